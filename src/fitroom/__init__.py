@@ -1,0 +1,48 @@
+"""Fitroom makes ``model.fit`` fit.
+
+The public names, imported on first use, so that ``import fitroom`` costs nothing and never loads TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "Budget": "fitroom.core",
+    "Diagnosis": "fitroom.core",
+    "Finding": "fitroom.core",
+    "Footprint": "fitroom.core",
+    "Plan": "fitroom.core",
+    "Record": "fitroom.core",
+    "Remedy": "fitroom.core",
+    "FitroomError": "fitroom.errors",
+}
+
+if TYPE_CHECKING:
+    from fitroom.core import Budget, Diagnosis, Finding, Footprint, Plan, Record, Remedy
+    from fitroom.errors import FitroomError
+
+__all__ = [
+    "Budget",
+    "Diagnosis",
+    "Finding",
+    "FitroomError",
+    "Footprint",
+    "Plan",
+    "Record",
+    "Remedy",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fitroom' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,156 @@
+"""The GPUs: what they have, what is free, who holds the rest; and the limits to set before TensorFlow starts.
+
+What is there is asked of NVML, without TensorFlow and without touching a CUDA context. Only setting a limit needs
+TensorFlow, which takes it before its first operation and never after.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fitroom.errors import DeviceError
+from fitroom.units import GIB, MIB, format_bytes
+
+T = TypeVar("T")
+
+# The driver's control device on Linux, and its counterpart inside WSL. Without one there is no GPU to ask about.
+_DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that holds memory on a GPU; `used` is None where the driver does not tell."""
+
+    pid: int
+    name: str
+    used: int | None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as it is now, in bytes.
+
+    Attributes:
+        index: its number for TensorFlow (after ``CUDA_VISIBLE_DEVICES``): 0 is ``GPU:0``.
+        capability: CUDA compute capability.
+        processes: who holds memory on it, this process left out.
+    """
+
+    index: int
+    name: str
+    total: int
+    free: int
+    capability: tuple[int, int]
+    uuid: str = ""
+    processes: tuple[GpuProcess, ...] = field(default=())
+
+    @property
+    def usable(self) -> int:
+        """What TensorFlow's allocator would take as its limit now: what is free less the reserve."""
+        return max(0, self.free - reserve(self.free, self.capability))
+
+
+def reserve(free: int, capability: tuple[int, int]) -> int:
+    """What TensorFlow leaves to CUDA and the system (its rule as of 2.21; the environment may override it)."""
+    override = os.environ.get("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "")
+    if override.isdigit():
+        return int(override) * MIB
+    if free < 2 * GIB:
+        return 225 * MIB
+    major = capability[0]
+    return (500 if major <= 6 else 1050 if major == 7 else 1536 if major == 8 else 1800) * MIB
+
+
+def visible() -> tuple[Gpu, ...]:
+    """The GPUs that this process may use, in TensorFlow's order; none where there is no NVIDIA driver."""
+    if not any(Path(node).exists() for node in _DRIVER_NODES):
+        return ()
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        chosen = _select(handles, os.environ.get("CUDA_VISIBLE_DEVICES"), pynvml)
+        gpus = [_describe(index, handle, pynvml) for index, handle in enumerate(chosen)]
+        return tuple(gpu for gpu in gpus if gpu is not None)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _select(handles: list[Any], wish: str | None, nvml: Any) -> list[Any]:
+    """The devices that ``CUDA_VISIBLE_DEVICES`` lets through, by number or UUID; the first bad entry ends the list."""
+    if wish is None:
+        return handles
+    uuids = [str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+    chosen: list[Any] = []
+    for entry in filter(None, (part.strip() for part in wish.split(","))):
+        if entry.isdigit() and int(entry) < len(handles):
+            chosen.append(handles[int(entry)])
+        elif entry.startswith(("GPU-", "MIG-")) and (found := [i for i, u in enumerate(uuids) if u.startswith(entry)]):
+            chosen.append(handles[found[0]])
+        else:
+            break
+    return chosen
+
+
+def _describe(index: int, handle: Any, nvml: Any) -> Gpu | None:
+    def ask(question: Callable[[], T], otherwise: T) -> T:
+        try:
+            return question()
+        except nvml.NVMLError:
+            return otherwise
+
+    memory = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle), None)
+    if memory is None:
+        return None  # a device without memory of its own (Jetson and other unified memory): the host's counts
+    holders: list[Any] = ask(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
+    return Gpu(
+        index,
+        str(ask(lambda: nvml.nvmlDeviceGetName(handle), "unknown GPU")),
+        int(memory.total),
+        int(memory.free),
+        tuple(ask(lambda: nvml.nvmlDeviceGetCudaComputeCapability(handle), (8, 0))),
+        str(ask(lambda: nvml.nvmlDeviceGetUUID(handle), "")),
+        tuple(
+            GpuProcess(
+                holder.pid,
+                str(ask(lambda pid=holder.pid: nvml.nvmlSystemGetProcessName(pid), "?")),  # type: ignore[misc]
+                holder.usedGpuMemory,
+            )
+            for holder in holders
+            if holder.pid != os.getpid()
+        ),
+    )
+
+
+def environment(*, growth: bool = False) -> dict[str, str]:
+    """The environment variables that fitroom would set for a process on a GPU."""
+    return {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if growth else {}
+
+
+def set_limit(mib: int) -> bool:
+    """Limit TensorFlow's allocator to `mib` MiB on every visible GPU; False where TensorFlow has started already.
+
+    Raises:
+        DeviceError: if TensorFlow sees no GPU.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        raise DeviceError("TensorFlow sees no GPU to limit", received=f"a limit of {format_bytes(mib * MIB)}")
+    try:
+        for gpu in gpus:
+            tf.config.set_logical_device_configuration(
+                gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=mib)]
+            )
+    except RuntimeError:  # "Virtual devices cannot be modified after being initialized"
+        return False
+    return True

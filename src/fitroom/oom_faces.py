@@ -1,0 +1,246 @@
+"""The faces of exhaustion: the words by which it is known, and what they mean.
+
+Data for `fitroom.oom`, which is the only one to read it. Ordered by how telling they are: what is not memory comes
+first, because a full disk or too large a message can come with TensorFlow's out-of-memory hint attached.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fitroom.core import Page, Resource
+
+_GPU, _HOST, _TPU = Resource.GPU_MEMORY, Resource.HOST_MEMORY, Resource.TPU_MEMORY
+_DISK, _FILES, _MESSAGE, _PROTO = (
+    Resource.DISK,
+    Resource.FILE_DESCRIPTORS,
+    Resource.MESSAGE_SIZE,
+    Resource.PROTO_2GB,
+)
+
+
+@dataclass(frozen=True)
+class Face:
+    """One way in which exhaustion shows itself.
+
+    Attributes:
+        code: its name for ``fitroom explain``.
+        resource: what ran out; None where the device named beside it tells.
+        pattern: the words.
+        what: what they mean.
+        certain: False where the same words can have another reason.
+    """
+
+    code: str
+    resource: Resource | None
+    pattern: re.Pattern[str]
+    what: str
+    certain: bool = True
+
+
+def _face(code: str, resource: Resource | None, words: str, what: str, *, certain: bool = True) -> Face:
+    return Face(code, resource, re.compile(words), what, certain)
+
+
+# TensorFlow's always-printed hints: they speak of out-of-memory whatever the error is.
+BENIGN = re.compile(
+    r"Hint: If you want to see a list of allocated tensors[^\n]*|If\s+the\s+cause\s+is\s+memory\s+fragmentation[^\n]*"
+)
+
+FACES = (
+    _face(
+        "disk-full",
+        _DISK,
+        r"No space left on device|Disk quota exceeded|not enough space on the disk",
+        "A file could not be written: the disk or its quota is full. TensorFlow reports it as ResourceExhaustedError, "
+        "with the out-of-memory hint attached; memory is not the matter.",
+    ),
+    _face(
+        "too-many-open-files",
+        _FILES,
+        r"Too many open files",
+        "The process holds as many open files as it may (ulimit -n). Memory is not the matter.",
+    ),
+    _face(
+        "message-too-large",
+        _MESSAGE,
+        r"(?:Received|Sent) message larger than max|message length too large|Attempted to send .{0,40} larger than max",
+        "A gRPC message is larger than its limit. It is called RESOURCE_EXHAUSTED, and memory is not the matter.",
+    ),
+    _face(
+        "proto-2gb",
+        _PROTO,
+        r"tensor proto whose content is larger than 2GB|GraphDef cannot be larger than 2GB"
+        r"|exceeded maximum protobuf size of 2GB",
+        "Data or weights were embedded in a graph as a constant, and a protocol buffer holds at most 2 GB. "
+        "Feed the data instead of capturing it.",
+    ),
+    _face(
+        "windows-commit-limit",
+        _HOST,
+        r"[Ee]rror code 1455|paging file is too small|WinError 1455",
+        "Windows ran out of commit memory: RAM plus the paging file. The GPU is the victim, not the cause.",
+    ),
+    _face(
+        "oom-when-allocating",
+        None,
+        r"OOM when allocating tensor",
+        "TensorFlow's allocator had no room for a tensor. The tensor named is the one that came last: "
+        "often the victim, not the culprit.",
+    ),
+    _face(
+        "failed-to-allocate-memory",
+        None,
+        r"failed to allocate memory\s*\[Op:|failed to allocate memory$|RESOURCE_EXHAUSTED:\s+failed to allocate memory",
+        "TensorFlow's allocator had no room for an operation's result.",
+    ),
+    _face(
+        "hbm-exceeded",
+        _TPU,
+        r"Ran out of memory in memory space hbm|would exceed memory \(size=\d+\)|Exceeded hbm capacity",
+        "The program that XLA compiled needs more than the TPU's high-bandwidth memory.",
+    ),
+    _face(
+        "xla-out-of-memory",
+        None,
+        r"Out of memory (?:while trying to allocate|allocating)\s+[\d.]+|Failed to allocate request for [\d.]+"
+        r"|Ran out of memory in memory space \w+",
+        "A program that XLA compiled asked for its block of temporaries, and there was no room for it.",
+    ),
+    _face(
+        "xla-new-constant",
+        _GPU,
+        r"Failed to allocate \d+ bytes for new constant",
+        "XLA had no room for a constant of the program. Another process, or this one's own preallocation, "
+        "may hold the memory.",
+    ),
+    _face(
+        "dst-tensor-not-initialized",
+        None,
+        r"Dst tensor is not initialized",
+        "A copy to the device found no room there. TensorFlow raises it as InternalError.",
+    ),
+    _face(
+        "constant-not-parsed",
+        None,
+        r"Cannot parse tensor from (?:tensor_)?proto",
+        "A constant of the graph could not be allocated. TensorFlow raises it as InvalidArgumentError; seen on one "
+        "replica of several. A damaged graph says the same.",
+        certain=False,
+    ),
+    _face(
+        "torch-cuda",
+        _GPU,
+        r"CUDA out of memory|HIP out of memory|CUDA error: out of memory",
+        "PyTorch's allocator had no room on the GPU.",
+    ),
+    _face(
+        "allocator-ran-out",
+        None,
+        # "The caller indicates that this is not a failure": an optional scratch space was not had. Benign.
+        r"Allocator \([^)\n]+\) ran out of memory trying to allocate(?![\s\S]{0,160}?not\s+a\s+failure)",
+        "The BFC allocator gave up on a request after waiting for memory to come free.",
+    ),
+    _face(
+        "cuda-malloc-async",
+        _GPU,
+        r"cuMemAllocAsync failed to allocate",
+        "CUDA's own pool allocator had no room on the GPU.",
+    ),
+    _face(
+        "gpu-library-alloc-failed",
+        _GPU,
+        r"CU(?:BLAS|DNN|SOLVER|FFT|SPARSE)_(?:STATUS_)?ALLOC_FAILED",
+        "A CUDA library had no room for its own workspace: TensorFlow holds nearly all of the card.",
+    ),
+    _face(
+        "numpy-array",
+        _HOST,
+        r"Unable to allocate [\d.]+ ?\w*i?B\s+for an array",
+        "NumPy asked the host for an array that does not fit its memory.",
+    ),
+    _face(
+        "bad-alloc",
+        _HOST,
+        r"std::bad_alloc|LLVM ERROR: out of memory|terminate called .{0,60}bad_alloc",
+        "C++ code got no memory from the host and aborted the process.",
+    ),
+    _face(
+        "torch-cpu",
+        _HOST,
+        r"DefaultCPUAllocator: (?:not enough memory|can't allocate memory)",
+        "PyTorch's CPU allocator got no memory from the host.",
+    ),
+    _face(
+        "kernel-oom-kill",
+        _HOST,
+        r"Out of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:|OOMKilled|oom_reaper|invoked oom-killer",
+        "The kernel killed a process because the host, or the container, had no memory left.",
+    ),
+    _face(
+        "notebook-host",
+        _HOST,
+        r"tried to allocate more memory than is available|crashed after using all available RAM"
+        r"|kernel (?:appears to have )?died[^\n]{0,80}memory",
+        "The notebook's host restarted the session because its RAM was used up.",
+    ),
+    _face(
+        "python-memory-error",
+        _HOST,
+        r"(?<![A-Za-z])MemoryError\b|Cannot allocate memory|\bENOMEM\b",
+        "Python, or a system call, got no memory from the host.",
+    ),
+    _face(
+        "sigkill",
+        _HOST,
+        r"terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=]+137\b|signal 9 \(SIGKILL\)|(?m:^\s*Killed\s*$)",
+        "The process was killed from outside. Most often the kernel did it for memory; anyone may.",
+        certain=False,
+    ),
+    _face(
+        "gpu-library-handle",
+        _GPU,
+        # The same status with "driver version" beside it speaks of the driver.
+        r"(?i:could not create cudnn handle|failed to create cublas handle):?\s+\w+_STATUS_\w+"
+        r"(?![\s\S]{0,120}driver version)",
+        "A CUDA library could not start. Nearly always the card is full: another process, a session that was not "
+        "closed, or TensorFlow's own preallocation. A broken installation says the same.",
+        certain=False,
+    ),
+    _face(
+        "gpu-start-failed",
+        _GPU,
+        r"Blas GEMM launch failed|failed initializing StreamExecutor for CUDA device",
+        "A CUDA call failed at its start, as happens when other processes hold the card's memory.",
+        certain=False,
+    ),
+    _face(
+        "resource-exhausted",
+        None,
+        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted):?[^\n]{0,200}(?:allocat|memory|OOM)",
+        "The runtime says that a resource ran out, in words that this release does not know.",
+        certain=False,
+    ),
+)
+
+_ADVICE = {
+    _GPU: "Smaller slices of the batch need less: fitroom carries them out without changing the result.",
+    _HOST: "Keep less of the data in host memory: stream it in batches, and check what else runs on the machine.",
+    _TPU: "Smaller slices of the batch need less.",
+    _DISK: "Free room on the disk, or write caches and checkpoints elsewhere.",
+    _FILES: "Close files, or raise the limit: ulimit -n 4096.",
+    _MESSAGE: "Send less at a time, or raise the channel's max_receive_message_length.",
+    _PROTO: "Pass the data as an argument or read it from a file, so that it is not embedded in the graph.",
+    None: "Smaller slices of the batch need less: fitroom carries them out without changing the result.",
+}
+
+
+def _page(face: Face) -> Page:
+    runs_out = face.resource.value if face.resource else "memory of the device that is named beside it"
+    sure = "" if face.certain else "\n\nHow sure: the same words can have another reason."
+    text = f"{face.what}\n\nWhat runs out: {runs_out}.\n\nWhat to do: {_ADVICE[face.resource]}{sure}"
+    return Page(face.code, "face of exhaustion", face.what.split(". ")[0].split(": ")[0], text)
+
+
+PAGES = tuple(_page(face) for face in FACES)

@@ -1,0 +1,1 @@
+"""Nouns and results → text. Nothing here decides anything: it imports only the nouns and the units."""

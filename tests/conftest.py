@@ -1,0 +1,55 @@
+"""What all tests share: no stray cache, no TensorFlow chatter, and helpers to run real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fitroom.devices import pocket
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # an allocator's dump is hundreds of lines
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are the same on a machine with a GPU
+os.environ.update(pocket.environment("2GiB"))  # tests in this process run on the pocket device
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a cache folder of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def python() -> Run:
+    """Run Python in a process of its own: ``python("-c", code, env={...})``."""
+
+    def run(*arguments: str, env: dict[str, str] | None = None, **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # type: ignore[call-overload, no-any-return]
+            [sys.executable, *arguments],
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+            **options,
+        )
+
+    return run
+
+
+@pytest.fixture
+def fitroom(python: Run) -> Run:
+    """Run the command line: ``fitroom("env", "--json")``."""
+
+    def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        return python("-m", "fitroom", *arguments, **options)
+
+    return run

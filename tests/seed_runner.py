@@ -1,0 +1,82 @@
+"""Runs a script as ``__main__`` and writes down what it does not tell: errors that it caught, updates that it made.
+
+Usage: python seed_runner.py RESULT.json SCRIPT [ARGUMENTS…]
+
+Every `ResourceExhaustedError` is noted as it is made, because most of the scripts catch theirs; so is the error
+that ends the script. The script itself is not changed.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+from fitroom import oom
+
+
+def describe(error: BaseException) -> dict[str, object]:
+    found = oom.from_exception(error)
+    return {
+        "type": type(error).__name__,
+        "text": str(error)[:500],
+        "resource": found.resource.value if found else None,
+        "certain": found.certain if found else None,
+    }
+
+
+def watch_tensorflow(errors: list[dict[str, object]], optimizers: list[object]) -> None:
+    import keras
+    import tensorflow as tf
+
+    make_error = tf.errors.ResourceExhaustedError.__init__
+    make_optimizer = keras.optimizers.Optimizer.__init__
+
+    def noted_error(self, *args, **kwargs):
+        make_error(self, *args, **kwargs)
+        errors.append(describe(self))
+
+    def noted_optimizer(self, *args, **kwargs):
+        make_optimizer(self, *args, **kwargs)
+        optimizers.append(self)
+
+    tf.errors.ResourceExhaustedError.__init__ = noted_error
+    keras.optimizers.Optimizer.__init__ = noted_optimizer
+
+
+def count_updates(optimizer) -> int:
+    import tensorflow as tf
+
+    return int(tf.convert_to_tensor(optimizer.iterations.value))  # also under a distribution strategy
+
+
+def peak() -> int | None:
+    import tensorflow as tf
+
+    try:
+        return tf.config.experimental.get_memory_info("CPU:0")["peak"]
+    except ValueError:
+        return None
+
+
+def main() -> None:
+    result, script, *arguments = sys.argv[1:]
+    errors: list[dict[str, object]] = []
+    optimizers: list[object] = []
+    uses_tensorflow = "tensorflow" in Path(script).read_text()
+    if uses_tensorflow:
+        watch_tensorflow(errors, optimizers)
+    sys.argv = [script, *arguments]
+    ended_by = None
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Exception as error:
+        ended_by = describe(error)
+    updates = sum(count_updates(optimizer) for optimizer in optimizers)
+    facts = {"errors": errors, "ended_by": ended_by, "updates": updates, "peak": peak() if uses_tensorflow else None}
+    Path(result).write_text(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main()
