@@ -37,6 +37,7 @@ class Fault:
     strikes: int = 0
     armed: bool = True
     _set: frozenset[int] = field(init=False, default=frozenset())
+    _function: Any = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not callable(self.at_calls):
@@ -54,16 +55,23 @@ class Fault:
     def place(self, tensor: Any) -> Any:
         """`tensor`, unless the fault strikes when it is computed."""
 
+        if self.replica is not None:
+            context = tf.distribute.get_replica_context()
+            if context is None or int(tf.get_static_value(context.replica_id_in_sync_group)) != self.replica:
+                return tensor
+        # Eagerly, numpy_function would raise the bare MemoryError: inside a function it is the runtime that raises.
+        if self._function is None:
+            self._function = tf.function(self._check, autograph=False, reduce_retracing=True)
+        result = self._function(tensor)
+        result.set_shape(tensor.shape)
+        return result
+
+    def _check(self, tensor: Any) -> Any:
         def check(value: np.ndarray) -> np.ndarray:
             self.visit()
             return value
 
-        context = tf.distribute.get_replica_context()
-        if self.replica is not None and context is not None and context.replica_id_in_sync_group != self.replica:
-            return tensor
-        result = tf.numpy_function(check, [tensor], tensor.dtype)
-        result.set_shape(tensor.shape)
-        return result
+        return tf.numpy_function(check, [tensor], tensor.dtype)
 
 
 Where = Literal["forward", "gradient"]

@@ -3,14 +3,17 @@
 Usage: python seed_runner.py RESULT.json SCRIPT [ARGUMENTS…]
 
 Every `ResourceExhaustedError` is noted as it is made, because most of the scripts catch theirs; so is the error
-that ends the script. The script itself is not changed.
+that ends the script. The script itself is not changed. With SEED_STOP_AT_FIRST_ERROR set, the process ends there:
+what the script does next can cost minutes.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from fitroom import oom
@@ -26,7 +29,7 @@ def describe(error: BaseException) -> dict[str, object]:
     }
 
 
-def watch_tensorflow(errors: list[dict[str, object]], optimizers: list[object]) -> None:
+def watch_tensorflow(errors: list[dict[str, object]], optimizers: list[object], write: Callable[[], None]) -> None:
     import keras
     import tensorflow as tf
 
@@ -36,6 +39,9 @@ def watch_tensorflow(errors: list[dict[str, object]], optimizers: list[object]) 
     def noted_error(self, *args, **kwargs):
         make_error(self, *args, **kwargs)
         errors.append(describe(self))
+        if os.environ.get("SEED_STOP_AT_FIRST_ERROR"):
+            write()
+            os._exit(0)
 
     def noted_optimizer(self, *args, **kwargs):
         make_optimizer(self, *args, **kwargs)
@@ -64,18 +70,26 @@ def main() -> None:
     result, script, *arguments = sys.argv[1:]
     errors: list[dict[str, object]] = []
     optimizers: list[object] = []
-    uses_tensorflow = "tensorflow" in Path(script).read_text()
-    if uses_tensorflow:
-        watch_tensorflow(errors, optimizers)
-    sys.argv = [script, *arguments]
     ended_by = None
+    uses_tensorflow = "tensorflow" in Path(script).read_text()
+
+    def write() -> None:
+        facts = {
+            "errors": errors,
+            "ended_by": ended_by,
+            "updates": sum(count_updates(optimizer) for optimizer in optimizers),
+            "peak": peak() if uses_tensorflow else None,
+        }
+        Path(result).write_text(json.dumps(facts))
+
+    if uses_tensorflow:
+        watch_tensorflow(errors, optimizers, write)
+    sys.argv = [script, *arguments]
     try:
         runpy.run_path(script, run_name="__main__")
     except Exception as error:
         ended_by = describe(error)
-    updates = sum(count_updates(optimizer) for optimizer in optimizers)
-    facts = {"errors": errors, "ended_by": ended_by, "updates": updates, "peak": peak() if uses_tensorflow else None}
-    Path(result).write_text(json.dumps(facts))
+    write()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from fitroom.core import (
-    Budget, Cause, Diagnosis, Event, Evidence, Finding, Fix, Footprint, LayerBytes, Parts, Plan, Record, Remedy,
+    Budget,
+    Cause,
+    Diagnosis,
+    Event,
+    Evidence,
+    Finding,
+    Fix,
+    Footprint,
+    LayerBytes,
+    Parts,
+    Plan,
+    Record,
+    Remedy,
     Resource,
 )  # fmt: skip
+from fitroom.core.noun import Noun
 
 counts = st.integers(0, 2**62)
 words = st.text(max_size=30)
@@ -22,7 +37,9 @@ budgets = st.builds(
     enforced=st.booleans(),
     origin=st.sampled_from(["asked", "free"]),
 )
-parts = st.builds(Parts, **dict.fromkeys(("weights", "optimizer", "gradients", "activations", "workspace", "data"), counts))
+parts = st.builds(
+    Parts, **dict.fromkeys(("weights", "optimizer", "gradients", "activations", "workspace", "data"), counts)
+)
 footprints = st.builds(
     Footprint,
     batch_size=st.integers(1, 10**6),
@@ -47,9 +64,7 @@ plans = st.builds(
     budget=st.none() | budgets,
     reason=words,
 )
-events = st.builds(
-    Event, kind=words, time=st.floats(0, 1e11), data=st.dictionaries(words, scalars, max_size=3)
-)
+events = st.builds(Event, kind=words, time=st.floats(0, 1e11), data=st.dictionaries(words, scalars, max_size=3))
 records = st.builds(Record, events=st.lists(events, max_size=4).map(tuple), torn=st.integers(0, 9))
 diagnoses = st.builds(
     Diagnosis,
@@ -64,9 +79,7 @@ diagnoses = st.builds(
     remedies=st.lists(remedies, max_size=2).map(tuple),
 )
 spans = st.tuples(st.integers(0, 500), st.integers(500, 999))
-fixes = st.builds(
-    lambda span, text, safe: Fix(span[0], span[1], text, safe), spans, words, st.booleans()
-)
+fixes = st.builds(lambda span, text, safe: Fix(span[0], span[1], text, safe), spans, words, st.booleans())
 findings = st.builds(
     Finding,
     rule=words,
@@ -77,7 +90,7 @@ findings = st.builds(
     fix=st.none() | fixes,
 )
 
-NOUNS = {
+NOUNS: dict[type[Noun], st.SearchStrategy[Any]] = {
     Budget: budgets,
     Footprint: footprints,
     Remedy: remedies,

@@ -147,15 +147,28 @@ _QUOTA = re.compile(r"quota|rate limit|too many requests|requests per", re.IGNOR
 # --- what the words around a face tell -----------------------------------------------------------------------------
 
 _WINDOW = 600
-_DEVICE = re.compile(r"(?:\bon\s+|_device_|_device=\"|\bto\s+)(/(?:job:\S*?/)?(?:device:)?([GCT]PU):\d+)", re.IGNORECASE)
+_DEVICE = re.compile(
+    r"(?:\bon\s+|_device_|_device=\"|\bto\s+)(/(?:job:\S*?/)?(?:device:)?([GCT]PU):\d+)", re.IGNORECASE
+)
 _ALLOCATOR = re.compile(r"(?:by\s+allocator\s+|Allocator\s+\()([\w.]+)", re.IGNORECASE)
 _WANTED = (
     re.compile(r"rounded to (\d+)"),
-    re.compile(r"(?:allocat\w+|request for|Unable to allocate|size=)\D{0,20}?(\d[\d.]*\s?[KMGT]?i?B\b)\s*(?:\((\d+)\s?B)?"),
+    re.compile(
+        r"(?:allocat\w+|request for|Unable to allocate|size=)\D{0,20}?(\d[\d.]*\s?[KMGT]?i?B\b)\s*(?:\((\d+)\s?B)?"
+    ),
     re.compile(r"(?:allocat\w+|\(size=)\s*(\d{4,})(?:\s*bytes)?\b"),
 )
 _SHAPE = re.compile(r"shape\s*[\[(]([\d,\s]+)[\])]\s*and\s+(?:data\s+)?type\s+(\w+)")
-_SIZES = {"half": 2, "bfloat16": 2, "float": 4, "double": 8, "float16": 2, "float32": 4, "float64": 8, "bool": 1}
+_SIZES = {
+    "half": 2,
+    "bfloat16": 2,
+    "float": 4,
+    "double": 8,
+    "float16": 2,
+    "float32": 4,
+    "float64": 8,
+    "bool": 1,
+}
 
 
 def _describe(face: Face, text: str, match: re.Match[str]) -> Exhaustion:
@@ -194,4 +207,3 @@ def _wanted(text: str) -> int | None:
             exact = match.lastindex is not None and match.lastindex > 1 and match[2]
             return int(match[2]) if exact else parse_bytes(match[1].rstrip(".") if match[1].isdigit() else match[1])
     return None
-

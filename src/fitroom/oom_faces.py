@@ -175,7 +175,8 @@ FACES = (
     _face(
         "kernel-oom-kill",
         _HOST,
-        r"Out of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:|OOMKilled|oom_reaper|invoked oom-killer",
+        r"Out of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:|OOMKilled|oom_reaper"
+        r"|invoked oom-killer",
         "The kernel killed a process because the host, or the container, had no memory left.",
     ),
     _face(
@@ -194,7 +195,8 @@ FACES = (
     _face(
         "sigkill",
         _HOST,
-        r"terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=]+137\b|signal 9 \(SIGKILL\)|(?m:^\s*Killed\s*$)",
+        r"terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=]+137\b|signal 9 \(SIGKILL\)"
+        r"|(?m:^\s*Killed\s*$)",
         "The process was killed from outside. Most often the kernel did it for memory; anyone may.",
         certain=False,
     ),

@@ -7,7 +7,6 @@ count in 1000. Case does not matter, a space before the unit is fine.
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from fitroom.errors import UnitError
 
@@ -16,7 +15,7 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 _PREFIXES = "kmgtp"
-_SIZES = {"": 1, "b": 1}
+_SIZES: dict[str, int] = {"": 1, "b": 1}
 for _power, _letter in enumerate(_PREFIXES, start=1):
     _SIZES[_letter] = _SIZES[_letter + "ib"] = 1024**_power
     _SIZES[_letter + "b"] = 1000**_power
@@ -53,7 +52,9 @@ def _count(value: object) -> int | None:
     match = _TEXT.fullmatch(value)
     if match is None or match[2].lower() not in _SIZES:
         return None
-    return int(Fraction(match[1]) * _SIZES[match[2].lower()])
+    whole, _, decimals = match[1].partition(".")
+    scale: int = 10 ** len(decimals)
+    return int(whole + decimals) * _SIZES[match[2].lower()] // scale
 
 
 def format_bytes(count: int) -> str:

@@ -10,8 +10,8 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 # What decides how a training uses memory, or whether fitroom can work at all.
 PACKAGES = (
@@ -21,8 +21,7 @@ PACKAGES = (
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 
 
-@dataclass(frozen=True)
-class Installed:
+class Installed(NamedTuple):
     """One installed package."""
 
     name: str
@@ -35,7 +34,7 @@ def installed(paths: list[str] | None = None) -> dict[str, Installed]:
     found: dict[str, Installed] = {}
     for path in sys.path if paths is None else paths:
         try:
-            entries = os.listdir(path or ".")
+            entries = os.listdir(path or ".")  # noqa: PTH208 (names only, and quick)
         except OSError:
             continue
         for entry in entries:

@@ -15,7 +15,17 @@ ORDER = (
     "planner", "training", "supervisor", "diagnosers", "leaks", "linter", "slim", "sweeps", "report", "callbacks",
     "demo", "commands", "__init__", "__main__",
 )  # fmt: skip
-MAY_USE_TENSORFLOW = {"devices", "data", "steps", "estimator", "training", "leaks", "slim", "callbacks", "demo"}
+MAY_USE_TENSORFLOW = {
+    "devices",
+    "data",
+    "steps",
+    "estimator",
+    "training",
+    "leaks",
+    "slim",
+    "callbacks",
+    "demo",
+}
 NARROW = {"report": {"core", "units", "errors", "report"}}
 SEES_EVERYTHING = {"commands", "__init__", "__main__", "demo"}
 

@@ -8,7 +8,16 @@ import pytest
 
 from tests.conftest import Run
 
-LIGHT = [["--help"], ["--version"], ["env"], ["env", "--json"], ["env", "--budget", "1GiB"], ["explain"], ["explain", "G1"], ["demo", "--help"]]
+LIGHT = [
+    ["--help"],
+    ["--version"],
+    ["env"],
+    ["env", "--json"],
+    ["env", "--budget", "1GiB"],
+    ["explain"],
+    ["explain", "G1"],
+    ["demo", "--help"],
+]
 
 WITHOUT = """
 import sys
@@ -102,7 +111,9 @@ def test_a_reader_that_goes_away_is_not_an_error(python: Run) -> None:
     import subprocess
     import sys
 
-    child = subprocess.Popen([sys.executable, "-m", "fitroom", "explain"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fitroom", "explain"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert child.stdout is not None
     child.stdout.close()
     assert child.stderr is not None

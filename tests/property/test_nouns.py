@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitroom.core import NOUNS as ALL_NOUNS
 from fitroom.core import Budget, Plan, Remedy
 from fitroom.core.noun import Noun
 from fitroom.errors import SchemaError
@@ -18,7 +17,7 @@ nouns = st.one_of(*NOUNS.values())
 
 
 def test_every_noun_has_a_strategy() -> None:
-    assert set(NOUNS) == set(ALL_NOUNS)
+    assert set(NOUNS) == set(Noun.__subclasses__())
 
 
 @given(nouns)
@@ -47,7 +46,7 @@ def test_an_unknown_field_is_refused(noun: Noun, name: str) -> None:
 @given(nouns)
 def test_another_version_is_refused(noun: Noun) -> None:
     text = noun.to_json().replace(f"/{type(noun).__name__}/1", f"/{type(noun).__name__}/99", 1)
-    with pytest.raises(SchemaError, match="schema .*/99"):
+    with pytest.raises(SchemaError, match=r"schema .*/99"):
         type(noun).from_json(text)
 
 
@@ -61,7 +60,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_field(noun: Noun, data: st.
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.integers(), st.lists).map(json.dumps))
 def test_any_text_is_a_noun_or_a_schema_error(text: str) -> None:
-    for cls in ALL_NOUNS:
+    for cls in NOUNS:
         with pytest.raises(SchemaError):
             cls.from_json(text)
 

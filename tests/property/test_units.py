@@ -59,16 +59,40 @@ def test_units_people_write(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "nonsense", ["", "GiB", "-1", "1e9", "8 gallons", "1.2.3G", "nan", "inf", "١G", "9" * 50, "99999P", True, 1.5, None, -1]
+    "nonsense",
+    [
+        "",
+        "GiB",
+        "-1",
+        "1e9",
+        "8 gallons",
+        "1.2.3G",
+        "nan",
+        "inf",
+        "١G",
+        "9" * 50,
+        "99999P",
+        True,
+        1.5,
+        None,
+        -1,
+    ],
 )
 def test_nonsense_is_refused(nonsense: object) -> None:
-    with pytest.raises(UnitError, match="Received: .* Expected: "):
+    with pytest.raises(UnitError, match=r"Received: .* Expected: "):
         parse_bytes(nonsense)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1024**2 - 1, "1 MiB"), (1536 * MIB, "1.5 GiB"), (-MIB, "-1 MiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1024**2 - 1, "1 MiB"),
+        (1536 * MIB, "1.5 GiB"),
+        (-MIB, "-1 MiB"),
+    ],
 )
 def test_printing(count: int, text: str) -> None:
     assert format_bytes(count) == text

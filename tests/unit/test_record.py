@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,9 @@ from tests.strategies import scalars
 
 
 @given(st.lists(st.tuples(st.text(), st.dictionaries(st.text(st.characters(categories=["Ll"])), scalars)), max_size=5))
-def test_what_is_appended_can_be_read(tmp_path_factory: pytest.TempPathFactory, happened: list[tuple[str, dict]]) -> None:
+def test_what_is_appended_can_be_read(
+    tmp_path_factory: pytest.TempPathFactory, happened: list[tuple[str, dict]]
+) -> None:
     file = RecordFile(tmp_path_factory.mktemp("record") / "record.jsonl")
     written = []
     for kind, data in happened:
@@ -78,7 +79,7 @@ def test_a_read_only_folder_is_said_once_and_stops_nothing(tmp_path: Path) -> No
     file.close()
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's always-full device")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's always-full device")
 def test_a_full_disk_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "record.jsonl").symlink_to("/dev/full")
     with pytest.warns(RuntimeWarning, match="No space left"):
@@ -86,7 +87,9 @@ def test_a_full_disk_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
     file.append("step", number=1)
 
 
-@pytest.mark.parametrize("text", ["", "hello", '{"schema":"fitroom/Record/2"}\n', '{"kind":"x","time":1.0,"data":{}}\n'])
+@pytest.mark.parametrize(
+    "text", ["", "hello", '{"schema":"fitroom/Record/2"}\n', '{"kind":"x","time":1.0,"data":{}}\n']
+)
 def test_what_is_not_a_record_is_refused(text: str) -> None:
     with pytest.raises(SchemaError):
         Record.from_lines(text)

@@ -7,10 +7,10 @@ use or our own failure. Its module imports nothing heavy at the top, so that ``-
 from __future__ import annotations
 
 import argparse
-import inspect
 import os
 import sys
-from typing import ClassVar, Protocol
+import textwrap
+from typing import Protocol
 
 from fitroom import __version__
 from fitroom.commands.demo import Demo
@@ -22,7 +22,7 @@ from fitroom.errors import FitroomError
 class Command(Protocol):
     """What every subcommand is."""
 
-    name: ClassVar[str]
+    name: str
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments."""
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fitroom {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command_type in COMMANDS:
-        text = inspect.cleandoc(command_type.__doc__ or "")
+        text = textwrap.dedent("    " + (command_type.__doc__ or "")).strip()
         child = commands.add_parser(
             command_type.name,
             help=text.splitlines()[0],

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from rich.console import Console
 
 BUDGET = "150MiB"
@@ -53,10 +56,21 @@ def _train() -> dict[str, Any]:
     from fitroom.errors import FitroomError, MissingPackage
 
     if versions.tensorflow(versions.installed()) is None:
-        raise MissingPackage("The demo trains with TensorFlow, which is not installed", hint="pip install 'fitroom[tf]'")
-    environment = {**os.environ, **pocket.environment(BUDGET), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+        raise MissingPackage(
+            "The demo trains with TensorFlow, which is not installed", hint="pip install 'fitroom[tf]'"
+        )
+    environment = {
+        **os.environ,
+        **pocket.environment(BUDGET),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "fitroom.demo.training"], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "fitroom.demo.training"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         tail = "\n".join(done.stderr.splitlines()[-15:])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import sys
-from typing import TYPE_CHECKING, Any
 
 from fitroom import __version__
 from fitroom.units import format_bytes
 
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from fitroom.devices.gpu import Gpu
 
 # What the environment can say about TensorFlow's and Keras' memory.
@@ -60,13 +62,14 @@ def gather(asked: str | None = None) -> dict[str, Any]:
     if sys.platform != "linux":
         notes.insert(0, f"fitroom works on Linux (WSL included); on {sys.platform} budgets cannot be enforced")
     if len({gpu.name for gpu in gpus}) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        notes.append("GPUs of different kinds: CUDA may number them otherwise than here. Try: CUDA_DEVICE_ORDER=PCI_BUS_ID")
+        notes.append(
+            "GPUs of different kinds: CUDA may number them otherwise than here. Try: CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        )
     return {
         "schema": "fitroom/env/1",
         "fitroom": __version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}"
-        + (" (WSL)" if devices.host.is_wsl() else ""),
+        "python": sys.version.split()[0],
+        "system": devices.host.system(),
         "packages": {name: packages[name].version for name in versions.PACKAGES if name in packages},
         "host": {"total": host.total, "available": host.available, "limited_by": host.limited_by},
         "gpus": [_gpu(gpu) for gpu in gpus],
@@ -88,7 +91,7 @@ def _would_set(devices: Any, kind: str, size: int, origin: str) -> dict[str, str
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
     return {
-        "device": f"GPU:{gpu.index}",
+        "device": f"GPU:{gpu.number}",
         "name": gpu.name,
         "total": gpu.total,
         "free": gpu.free,
@@ -124,4 +127,8 @@ def _text(facts: dict[str, Any]) -> str:
 
 def _section(title: str, values: dict[str, str], otherwise: str) -> list[str]:
     width = max(map(len, values), default=0)
-    return ["", title, *([f"  {key:{width}}  {value}" for key, value in values.items()] or [f"  {otherwise}"])]
+    return [
+        "",
+        title,
+        *([f"  {key:{width}}  {value}" for key, value in values.items()] or [f"  {otherwise}"]),
+    ]

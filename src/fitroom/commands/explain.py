@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import textwrap
 
-from fitroom.core import Page
 from fitroom.errors import UnknownCode
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from fitroom.core import Page
 
 
 class Explain:
@@ -67,7 +71,8 @@ def find(code: str) -> Page:
 
 def _list(pages: list[Page]) -> str:
     width = max(len(page.code) for page in pages)
-    lines, kind = [], ""
+    lines: list[str] = []
+    kind = ""
     for page in pages:
         if page.kind != kind:
             kind = page.kind

@@ -1,18 +1,45 @@
-"""The nouns: what flows between the parts of fitroom. Frozen, typed, JSON in and out, no TensorFlow."""
+"""The nouns: what flows between the parts of fitroom. Frozen, typed, JSON in and out, no TensorFlow.
 
-from fitroom.core.budget import Budget
-from fitroom.core.diagnosis import Cause, Diagnosis, Evidence, Resource
-from fitroom.core.finding import Finding, Fix
-from fitroom.core.footprint import Footprint, LayerBytes, Parts
-from fitroom.core.page import Page
-from fitroom.core.plan import Plan
-from fitroom.core.record import Event, Record, RecordFile
-from fitroom.core.remedy import Remedy
+Each is imported on first use: a command that needs one noun does not wait for the others.
+"""
 
-NOUNS = (Budget, Footprint, Remedy, Plan, Record, Diagnosis, Finding)
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+
+_HOMES = {
+    "Budget": "budget",
+    "Cause": "diagnosis",
+    "Diagnosis": "diagnosis",
+    "Event": "record",
+    "Evidence": "diagnosis",
+    "Finding": "finding",
+    "Fix": "finding",
+    "Footprint": "footprint",
+    "LayerBytes": "footprint",
+    "Page": "page",
+    "Parts": "footprint",
+    "Plan": "plan",
+    "Record": "record",
+    "RecordFile": "record",
+    "Remedy": "remedy",
+    "Resource": "resource",
+}
+
+if TYPE_CHECKING:
+    from fitroom.core.budget import Budget
+    from fitroom.core.diagnosis import Cause, Diagnosis, Evidence
+    from fitroom.core.finding import Finding, Fix
+    from fitroom.core.footprint import Footprint, LayerBytes, Parts
+    from fitroom.core.page import Page
+    from fitroom.core.plan import Plan
+    from fitroom.core.record import Event, Record, RecordFile
+    from fitroom.core.remedy import Remedy
+    from fitroom.core.resource import Resource
 
 __all__ = [
-    "NOUNS",
     "Budget",
     "Cause",
     "Diagnosis",
@@ -30,3 +57,9 @@ __all__ = [
     "Remedy",
     "Resource",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fitroom.core' has no attribute {name!r}")
+    return getattr(import_module(f"fitroom.core.{_HOMES[name]}"), name)

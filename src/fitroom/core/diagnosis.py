@@ -7,24 +7,7 @@ from enum import Enum
 
 from fitroom.core.noun import Noun
 from fitroom.core.remedy import Remedy
-
-
-class Resource(str, Enum):
-    """What can run out."""
-
-    GPU_MEMORY = "gpu_memory"
-    HOST_MEMORY = "host_memory"
-    TPU_MEMORY = "tpu_memory"
-    DISK = "disk"
-    FILE_DESCRIPTORS = "file_descriptors"
-    MESSAGE_SIZE = "message_size"
-    PROTO_2GB = "proto_2gb"
-    NOT_EXHAUSTION = "not_exhaustion"
-
-    @property
-    def is_memory(self) -> bool:
-        """Whether it is memory, which a smaller step would need less of."""
-        return self in (Resource.GPU_MEMORY, Resource.HOST_MEMORY, Resource.TPU_MEMORY)
+from fitroom.core.resource import Resource
 
 
 class Cause(str, Enum):

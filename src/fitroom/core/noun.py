@@ -7,15 +7,14 @@ refused rather than guessed at. Only JSON is read: nothing is ever unpickled or 
 from __future__ import annotations
 
 import dataclasses
-import json
 import types
 import typing
 from enum import Enum
-from typing import Any, ClassVar, Literal, TypeVar, Union
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, Union
 
 from fitroom.errors import SchemaError
 
-Scalar = Union[str, int, float, bool, None]
+Scalar: TypeAlias = str | int | float | bool | None
 N = TypeVar("N", bound="Noun")
 
 
@@ -40,11 +39,15 @@ class Noun:
 
 def dump(value: object) -> str:
     """Compact JSON on one line; NaN and infinity, which JSON does not have, are refused."""
+    import json
+
     return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
 def parse(text: str) -> dict[str, Any]:
     """The JSON object in `text`."""
+    import json
+
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -75,6 +78,7 @@ def from_dict(cls: type[N], values: dict[str, Any]) -> N:
 
 
 def schema_of(cls: type[Noun]) -> str:
+    """The schema that a noun of this release carries."""
     return f"fitroom/{cls.__name__}/{cls.VERSION}"
 
 
@@ -137,7 +141,9 @@ def _decode_dataclass(cls: Any, values: dict[str, Any], where: str) -> Any:
     fields = {field.name: field for field in dataclasses.fields(cls)}
     if unknown := sorted(set(values) - set(fields)):
         raise SchemaError(
-            f"Unknown field in {where}", received=", ".join(unknown), expected=", ".join(fields) or "no fields"
+            f"Unknown field in {where}",
+            received=", ".join(unknown),
+            expected=", ".join(fields) or "no fields",
         )
     required = [name for name, field in fields.items() if not _has_default(field)]
     if missing := [name for name in required if name not in values]:

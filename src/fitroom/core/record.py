@@ -12,7 +12,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fitroom.core.noun import Noun, Scalar, decode, schema_of, dump, parse
+from fitroom.core.noun import Noun, Scalar, decode, dump, parse, schema_of
 from fitroom.errors import SchemaError, UsageError
 
 
@@ -78,7 +78,9 @@ class Record(Noun):
             else:
                 events.append(decode(Event, values, "Event"))
         if f'"{schema_of(cls)}"' not in lines[0]:
-            raise SchemaError("Not a record", received=repr(lines[0][:60]), expected=f"a first line with {schema_of(cls)}")
+            raise SchemaError(
+                "Not a record", received=repr(lines[0][:60]), expected=f"a first line with {schema_of(cls)}"
+            )
         return cls(tuple(events), torn)
 
 

@@ -1,0 +1,1 @@
+"""What ``fitroom demo`` runs: a training as a user would write it, in a process of its own."""

@@ -81,9 +81,7 @@ def fail_once() -> dict[str, Any]:
         "ran_out": found is not None,
         "wanted_bytes": found.wanted_bytes if found else None,
         "evidence": found.evidence if found else "",
-        "variables": [
-            {"name": name, "changed": not np.array_equal(before[name], after[name])} for name in before
-        ],
+        "variables": [{"name": name, "changed": not np.array_equal(before[name], after[name])} for name in before],
     }
 
 

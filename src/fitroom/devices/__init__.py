@@ -1,11 +1,11 @@
 """What memory there is: one call answers for any device.
 
-    asked for  GPU   → Budget
-    ---------  ----    ------------------------------------------------------------------
-    a number   yes     that number on the GPU, by TensorFlow's memory limit
-    a number   no      that number on the pocket device
-    nothing    yes     what is free on the GPU now, less TensorFlow's reserve
-    nothing    no      what the host, or its control group, still has; watched, not enforced
+asked for  GPU   → Budget
+---------  ----    ------------------------------------------------------------------
+a number   yes     that number on the GPU, by TensorFlow's memory limit
+a number   no      that number on the pocket device
+nothing    yes     what is free on the GPU now, less TensorFlow's reserve
+nothing    no      what the host, or its control group, still has; watched, not enforced
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def budget(asked: int | str | None = None) -> Budget:
         return Budget(wanted, "CPU:0", "pocket", enforced=fits or not started, origin="asked")
     if gpus:
         fullest = min(gpus, key=lambda one: one.usable)
-        return Budget(max(1, fullest.usable // MIB), f"GPU:{fullest.index}", "gpu", enforced=True, origin="free")
+        return Budget(max(1, fullest.usable // MIB), f"GPU:{fullest.number}", "gpu", enforced=True, origin="free")
     arena = pocket.limit()
     if arena is not None:
         return Budget(arena // MIB, "CPU:0", "pocket", enforced=True, origin="asked")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fitroom.errors import DeviceError
 from fitroom.units import GIB, MIB, format_bytes
@@ -21,8 +20,7 @@ T = TypeVar("T")
 _DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
 
 
-@dataclass(frozen=True)
-class GpuProcess:
+class GpuProcess(NamedTuple):
     """A process that holds memory on a GPU; `used` is None where the driver does not tell."""
 
     pid: int
@@ -30,23 +28,22 @@ class GpuProcess:
     used: int | None
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One GPU as it is now, in bytes.
 
     Attributes:
-        index: its number for TensorFlow (after ``CUDA_VISIBLE_DEVICES``): 0 is ``GPU:0``.
+        number: TensorFlow's number for it (after ``CUDA_VISIBLE_DEVICES``): 0 is ``GPU:0``.
         capability: CUDA compute capability.
         processes: who holds memory on it, this process left out.
     """
 
-    index: int
+    number: int
     name: str
     total: int
     free: int
     capability: tuple[int, int]
     uuid: str = ""
-    processes: tuple[GpuProcess, ...] = field(default=())
+    processes: tuple[GpuProcess, ...] = ()
 
     @property
     def usable(self) -> int:
@@ -116,7 +113,7 @@ def _describe(index: int, handle: Any, nvml: Any) -> Gpu | None:
         str(ask(lambda: nvml.nvmlDeviceGetName(handle), "unknown GPU")),
         int(memory.total),
         int(memory.free),
-        tuple(ask(lambda: nvml.nvmlDeviceGetCudaComputeCapability(handle), (8, 0))),
+        ask(lambda: nvml.nvmlDeviceGetCudaComputeCapability(handle), (8, 0)),
         str(ask(lambda: nvml.nvmlDeviceGetUUID(handle), "")),
         tuple(
             GpuProcess(
@@ -148,9 +145,7 @@ def set_limit(mib: int) -> bool:
         raise DeviceError("TensorFlow sees no GPU to limit", received=f"a limit of {format_bytes(mib * MIB)}")
     try:
         for gpu in gpus:
-            tf.config.set_logical_device_configuration(
-                gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=mib)]
-            )
+            tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=mib)])
     except RuntimeError:  # "Virtual devices cannot be modified after being initialized"
         return False
     return True

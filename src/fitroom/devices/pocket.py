@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fitroom.errors import DeviceError, UsageError
 from fitroom.units import MIB, format_bytes, parse_bytes
@@ -23,8 +23,7 @@ _GRANULE = 256  # the allocator rounds every request up to this
 _FIRST_REGION = 2 * MIB  # what its arena starts with
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """Bytes in use on the device, now and at the peak since the last reset."""
 
     current: int

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import json
+
+from tests.conftest import Run
+
+WITHOUT_TENSORFLOW = """
+import sys
+from fitroom import versions
+versions.tensorflow = lambda packages: None
+from fitroom.commands import main
+sys.exit(main(["demo"]))
+"""
+
+
+def test_the_demo_shows_what_a_failed_step_changes(fitroom: Run) -> None:
+    done = fitroom("demo", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    changed = {one["name"] for one in result["variables"] if one["changed"]}
+    assert result["ran_out"]
+    assert result["wanted_bytes"] > 0
+    # The seed, the statistics, the counter and some of the weights: all that "catch and go on" would get wrong.
+    assert "optimizer|adam/iteration" in changed
+    assert "statistics and seeds|cnn/norm1/moving_mean" in changed
+    assert any("seed_generator" in name for name in changed)
+    weights = {one["name"] for one in result["variables"] if one["name"].startswith("weights|")}
+    assert 0 < len(weights & changed) < len(weights)
+
+
+def test_without_tensorflow_the_demo_says_what_to_install(python: Run) -> None:
+    done = python("-c", WITHOUT_TENSORFLOW)
+    assert done.returncode == 2
+    assert "pip install 'fitroom[tf]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,69 @@
+"""The seed scripts do what `expect.json` says of them, under plain Python."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fitroom.devices import pocket
+from fitroom.units import parse_bytes
+from tests.conftest import ROOT, Run
+
+SEEDS = ROOT / "examples" / "seeds"
+EXPECT: dict[str, dict[str, Any]] = json.loads((SEEDS / "expect.json").read_text())
+KINDS = {"device_oom", "host_oom", "no_oom", "own_bug"}
+
+
+def run(python: Run, name: str, folder: Path, limit: str, *, stop: bool) -> dict[str, Any]:
+    """Run a seed script under the watching runner, on the device's or the host's limit."""
+    expected = EXPECT[name]
+    result = folder / "result.json"
+    on_host = expected["kind"] == "host_oom"
+    environment = {
+        "SEED_STOP_AT_FIRST_ERROR": "1" if stop else "",
+        **pocket.environment("12GiB" if on_host else limit),
+    }
+    size = parse_bytes(limit)
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, (size, size))} if on_host else {}
+    done = python(
+        str(ROOT / "tests" / "seed_runner.py"), str(result), str(SEEDS / name), *expected["arguments"],
+        env=environment, **limits,
+    )  # fmt: skip
+    assert result.exists(), done.stderr[-2000:]
+    facts: dict[str, Any] = json.loads(result.read_text())
+    return facts
+
+
+def test_every_script_has_an_entry_and_every_entry_a_script() -> None:
+    assert sorted(EXPECT) == sorted(path.name for path in SEEDS.glob("*.py"))
+    assert {entry["kind"] for entry in EXPECT.values()} <= KINDS
+
+
+@pytest.mark.parametrize("name", [name for name, entry in EXPECT.items() if entry["kind"].endswith("_oom")])
+def test_a_script_runs_out_at_its_budget_or_does_not(python: Run, tmp_path: Path, name: str) -> None:
+    # WHEN the script runs plainly at its budget
+    entry = EXPECT[name]
+    facts = run(python, name, tmp_path, entry["budget"], stop=True)
+    # THEN the real error was raised, even where the script caught it, and it is recognised
+    errors = [*facts["errors"], *([facts["ended_by"]] if facts["ended_by"] else [])]
+    if entry["kind"] == "no_oom":
+        assert errors == []
+        assert facts["updates"] == entry["updates"]
+    else:
+        assert errors, "it did not run out"
+        assert errors[0]["resource"] == "host_memory"  # the pocket device is the host's memory, too
+        assert errors[0]["certain"]
+        assert errors[0]["type"].endswith("MemoryError" if entry["kind"] == "host_oom" else "ResourceExhaustedError")
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("name", list(EXPECT))
+def test_a_script_without_a_limit_makes_its_updates(python: Run, tmp_path: Path, name: str) -> None:
+    facts = run(python, name, tmp_path, "12GiB", stop=False)
+    assert facts["errors"] == []
+    assert facts["ended_by"] is None
+    assert facts["updates"] == EXPECT[name]["updates"]
