@@ -20,15 +20,21 @@ _HOMES = {
     "Record": "fitroom.core",
     "Remedy": "fitroom.core",
     "FitroomError": "fitroom.errors",
+    "DoesNotFit": "fitroom.training.does_not_fit",
+    "guard": "fitroom.training.guarding",
+    "unguard": "fitroom.training.guarding",
 }
 
 if TYPE_CHECKING:
     from fitroom.core import Budget, Diagnosis, Finding, Footprint, Plan, Record, Remedy
     from fitroom.errors import FitroomError
+    from fitroom.training.does_not_fit import DoesNotFit
+    from fitroom.training.guarding import guard, unguard
 
 __all__ = [
     "Budget",
     "Diagnosis",
+    "DoesNotFit",
     "Finding",
     "FitroomError",
     "Footprint",
@@ -36,6 +42,8 @@ __all__ = [
     "Record",
     "Remedy",
     "__version__",
+    "guard",
+    "unguard",
 ]
 
 

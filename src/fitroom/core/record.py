@@ -30,6 +30,11 @@ class Event:
     time: float
     data: dict[str, Scalar] = field(default_factory=dict)
 
+    @classmethod
+    def now(cls, kind: str, **data: Scalar) -> Event:
+        """An event that happens now."""
+        return cls(kind, time.time(), data)
+
 
 @dataclass(frozen=True)
 class Record(Noun):
@@ -106,7 +111,7 @@ class RecordFile:
 
     def append(self, kind: str, **data: Scalar) -> Event:
         """Write one event, stamped with the time of day, and return it."""
-        event = Event(kind, time.time(), data)
+        event = Event.now(kind, **data)
         if self._descriptor is not None:
             try:
                 self._write(dump({"kind": event.kind, "time": event.time, "data": event.data}))

@@ -1,0 +1,57 @@
+"""The allocator's own counters: what is in use on the device that trains, and its peak."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fitroom.devices import gpu, pocket
+
+
+class Meter(NamedTuple):
+    """A device whose allocator counts.
+
+    Attributes:
+        device: its name, as TensorFlow says it.
+        limit: what its allocator may take, in bytes.
+    """
+
+    device: str
+    limit: int
+
+    def current(self) -> int:
+        """Bytes in use now."""
+        return self._info()["current"]
+
+    def peak(self) -> int:
+        """The most bytes in use at once since the last `reset`."""
+        return self._info()["peak"]
+
+    def reset(self) -> None:
+        """Start counting the peak anew."""
+        import tensorflow as tf
+
+        tf.config.experimental.reset_memory_stats(self.device)
+
+    def _info(self) -> dict[str, int]:
+        import tensorflow as tf
+
+        info: dict[str, int] = tf.config.experimental.get_memory_info(self.device)
+        return info
+
+
+def find(budget: int | None = None) -> Meter | None:
+    """The meter of the device that trains; None where the allocator does not count (a CPU without a limit).
+
+    Args:
+        budget: what was asked for, in bytes, where that is less than the allocator's limit.
+    """
+    import tensorflow as tf
+
+    if tf.config.list_logical_devices("GPU"):
+        cards = gpu.visible()
+        limit = min((card.total for card in cards), default=0) if budget is None else budget
+        return Meter("GPU:0", limit) if limit else None
+    arena = pocket.limit()
+    if arena is None:
+        return None
+    return Meter("CPU:0", arena if budget is None else min(arena, budget))

@@ -1,0 +1,43 @@
+"""Ways to need less memory: one file each, and one explicit tuple. A remedy gives settings; `steps/` carries them out."""
+
+from __future__ import annotations
+
+from fitroom.core import Plan, Remedy
+from fitroom.errors import UsageError
+from fitroom.remedies import micro_batch
+
+REMEDIES = (micro_batch,)
+NAMES = tuple(module.NAME for module in REMEDIES)
+PAGES = tuple(module.PAGE for module in REMEDIES)
+
+
+def read_plan(plan: Plan | str | None) -> Plan:
+    """A Plan, or its short form such as ``"micro_batch=4"``, as a Plan.
+
+    Raises:
+        UsageError: if a remedy is not known, or its setting makes no sense.
+    """
+    if isinstance(plan, Plan):
+        return plan
+    if plan is None or plan.strip() in ("", "plain"):
+        return Plan()
+    return Plan(tuple(_read(part.strip()) for part in plan.split(",")))
+
+
+def _read(text: str) -> Remedy:
+    name, _, setting = text.partition("=")
+    if name.strip() == micro_batch.NAME and setting.strip().isdigit() and int(setting) >= 1:
+        return micro_batch.remedy(int(setting))
+    raise UsageError("Cannot read this plan", received=text, expected="micro_batch=N, with N slices, at least 1")
+
+
+def read_allowed(allow: str | tuple[str, ...] | list[str]) -> frozenset[str]:
+    """The remedies that are allowed to change the math, by name.
+
+    Raises:
+        UsageError: if a name is not a remedy's.
+    """
+    names = frozenset([allow] if isinstance(allow, str) else allow)
+    if unknown := sorted(names - set(NAMES)):
+        raise UsageError("No such remedy to allow", received=", ".join(unknown), expected=", ".join(NAMES))
+    return names

@@ -1,0 +1,268 @@
+"""The model's own `train_step`, up to the point where it would apply its gradients.
+
+Whole: one call gives the logs and the gradients. Sliced: each call adds a slice's gradients to the accumulators;
+`finish` feeds the loss trackers and gives the logs. Nothing here changes a weight or a slot of the optimizer; what it
+does change (statistics, seeds, metrics) is in `state`, to be put back where an attempt fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from fitroom.errors import FitroomError
+from fitroom.steps import keras_seams
+from fitroom.steps.compiled import Compiled
+from fitroom.steps.losses import ExtraKind, Tally, weighed
+from fitroom.steps.state import State, native
+
+
+MOST_LOSSES = 32  # the totals of a batch's losses have one shape, whatever the model
+
+
+class Unsupported(FitroomError):
+    """A training step of a kind that cannot be taken apart."""
+
+
+class Gradients:
+    """The gradients of a compiled model's training step."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.optimizer = model.optimizer
+        self.strategy = model.distribute_strategy
+        self.variables: list[Any] = []  # those that `apply` was given, in its order
+        self.kinds: list[str] = []  # dense, sparse or none: each one's gradient
+        self.extras: Sequence[ExtraKind] = ()
+        options = {"jit_compile": bool(model.jit_compile), "eager": bool(model.run_eagerly)}
+        self._whole = Compiled(self._whole_step, **options)
+        self._slice = Compiled(self._slice_step, **options)
+        self._count = Compiled(self._count_step)
+        self._finish = Compiled(self._finish_step, eager=bool(model.run_eagerly))
+        self._accumulators: list[Any] = []
+        self._accumulated: State | None = None
+        self._states: dict[str, State] = {}
+        self._weighted_trackers: list[bool] = []
+        self._counted = False
+        self.hidden_random: list[str] = []
+
+    # --- whole -----------------------------------------------------------------------------------------------------
+
+    def trace(self, data: Any, like: Any = None) -> None:
+        """Trace the whole step for what the data is `like`, if that has not been done."""
+        if not self._whole.eager:
+            self._whole.concrete((data,), like=None if like is None else (like,))
+
+    def whole(self, data: Any) -> tuple[Any, list[Any]]:
+        """The logs and the gradients of the whole batch."""
+        logs, gradients = self._whole(data)
+        return logs, list(gradients)
+
+    def _whole_step(self, data: Any) -> tuple[Any, list[Any]]:
+        def on_replica(part: Any) -> tuple[Any, list[Any]]:
+            logs = self.model.train_step(part)
+            return logs, self._take()
+
+        with keras_seams.instead(self.optimizer, "apply", self._capture):
+            logs, gradients = self.strategy.run(on_replica, args=(data,))
+        return keras_seams.reduce_logs(self.model, logs), gradients
+
+    # --- sliced ----------------------------------------------------------------------------------------------------
+
+    def begin(self, data: Any) -> None:
+        """Make the accumulators ready for a new batch."""
+        if not self.kinds:
+            if self._whole.eager:
+                self._learn_kinds(data)
+            else:
+                self.trace(data)
+        if self._accumulated is None:
+            with self.strategy.scope():
+                self._accumulators = [
+                    _accumulator(variable) if kind == "dense" else None
+                    for variable, kind in zip(self.variables, self.kinds, strict=True)
+                ]
+            self._accumulated = State(native([one for one in self._accumulators if one is not None]))
+        self.clear()
+
+    def clear(self) -> None:
+        """Empty the accumulators."""
+        if self._accumulated is not None:
+            for variable in self._accumulated.variables:
+                zeros = tf.zeros(variable.shape, variable.dtype)
+                tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros)
+
+    def trace_slice(self, part: Any, total_samples: int) -> None:
+        """Trace what a slice like `part` runs, so that `state` knows what it writes."""
+        if self._slice.eager:
+            self._count.concrete((part,))  # tells whether to count
+            return
+        arguments = (part, tf.constant(total_samples, tf.int32), tf.zeros([MOST_LOSSES]))
+        self._slice.concrete(arguments, like=(_any_batch(part), *arguments[1:]))
+        self._finish.concrete(([tf.constant(0.0)] * len(self._weighted_trackers), arguments[1]))
+
+    def totals(self, data: Any) -> Any:
+        """The whole batch's amount per loss, counted only where masks or weights make shares differ from samples."""
+        if not self._counted:
+            return tf.zeros([MOST_LOSSES])
+        amounts = self._count(data)
+        return tf.pad(amounts, [[0, MOST_LOSSES - amounts.shape[0]]])
+
+    def slice(self, data: Any, total_samples: int, totals: Any) -> tuple[list[Any], list[Any]]:
+        """Add a slice's gradients to the accumulators; returns what its loss trackers would have been fed, and its
+        sparse gradients, weighed."""
+        arguments = (data, tf.constant(total_samples, tf.int32), totals)
+        if not self._slice.eager:
+            self._slice.concrete(arguments, like=(_any_batch(data), *arguments[1:]))
+        tracked, sparse = self._slice(*arguments)
+        return list(tracked), list(sparse)
+
+    def finish(self, tracked: list[Any], total_samples: int) -> Any:
+        """Feed the loss trackers as the whole batch would have, and return the logs."""
+        return self._finish(tracked, tf.constant(total_samples, tf.int32))
+
+    def gradients(self, sparse: list[list[Any]]) -> list[Any]:
+        """The whole batch's gradients, from the accumulators and every slice's sparse ones."""
+        assert self._accumulated is not None
+        dense, joined = iter(self._accumulated.read()), iter(_join(sparse))
+        pick = {"dense": lambda: next(dense), "sparse": lambda: next(joined), "none": lambda: None}
+        return [pick[kind]() for kind in self.kinds]
+
+    def _slice_step(self, data: Any, total_samples: Any, totals: Any) -> tuple[list[Any], list[Any]]:
+        def on_replica(part: Any) -> tuple[list[Any], list[Any]]:
+            samples = tf.shape(_first(part))[0]
+            with weighed(self.model, samples, total_samples, totals, self.extras) as tally:
+                self.model.train_step(part)
+            sparse = []
+            for gradient, accumulator in zip(self._take(), self._accumulators, strict=True):
+                if accumulator is not None:
+                    accumulator.assign_add(tf.convert_to_tensor(gradient))
+                elif gradient is not None:
+                    sparse.append(gradient)
+            self._counted = tally.counted
+            return self._tracked(tally), sparse
+
+        with keras_seams.instead(self.optimizer, "apply", self._capture):
+            result: tuple[list[Any], list[Any]] = self.strategy.run(on_replica, args=(data,))
+        return result
+
+    def _count_step(self, data: Any) -> Any:
+        """Only the amounts leave this function: TensorFlow prunes the rest, and changes nothing."""
+        import keras
+
+        with keras.StatelessScope(), weighed(self.model, 1, 1, None, self.extras) as tally:
+            x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+            # Seeds and statistics stay as they are: their updates end with the scope.
+            prediction = self.model(x, training=True)
+            self.model.compute_loss(x, y, prediction, weights)
+        self._counted = tally.counted
+        return tf.stack(tally.amounts) if tally.amounts else tf.zeros([0])
+
+    def _finish_step(self, tracked: list[Any], total_samples: Any) -> Any:
+        def on_replica(values: list[Any], samples: Any) -> Any:
+            trackers = keras_seams.loss_trackers(self.model)
+            for tracker, value, is_weighted in zip(trackers, values, self._weighted_trackers, strict=True):
+                tracker.update_state(value, sample_weight=samples if is_weighted else None)
+            return self.model.get_metrics_result()
+
+        logs = self.strategy.run(on_replica, args=(tracked, total_samples))
+        return keras_seams.reduce_logs(self.model, logs)
+
+    def _tracked(self, tally: Tally) -> list[Any]:
+        self._weighted_trackers = [is_weighted for _, is_weighted in tally.tracked]
+        return [value for value, _ in tally.tracked]
+
+    # --- what an attempt touches -----------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """What the functions traced so far write, the accumulators left out."""
+        compiled = (self._whole, self._slice, self._finish)
+        functions = [function for one in compiled for function in one.functions.values()]
+        key = f"{len(functions)}"
+        if key not in self._states:
+            self._states = {key: State(self._written(functions))}
+        return self._states[key]
+
+    def _written(self, functions: list[Any]) -> list[Any]:
+        if self._whole.eager:
+            model = self.model
+            return native([*model.non_trainable_variables, *model.metrics_variables])
+        own = {id(one) for one in (self._accumulated.variables if self._accumulated else [])}
+        found = {}
+        for function in functions:
+            self.hidden_random = self.hidden_random or keras_seams.hidden_random_operations(function)
+            for variable in keras_seams.written_variables(function):
+                if id(variable) not in own:
+                    found[id(variable.handle)] = variable
+        return list(found.values())
+
+    # --- the capture -----------------------------------------------------------------------------------------------
+
+    _captured: list[Any] | None = None
+
+    def _capture(self, gradients: Any, trainable_variables: Any = None) -> None:
+        """Stands in for the optimizer's `apply` while a step is traced."""
+        if self._captured is not None:
+            raise Unsupported("The training step applies gradients more than once")
+        variables = list(self.model.trainable_variables if trainable_variables is None else trainable_variables)
+        if not self.optimizer.built:
+            with tf.init_scope():
+                self.optimizer.build(variables)
+        self._captured = list(gradients)
+        self.variables = variables
+        self.kinds = [_kind(gradient) for gradient in self._captured]
+
+    def _take(self) -> list[Any]:
+        taken, self._captured = self._captured, None
+        if taken is None:
+            raise Unsupported("The training step does not apply gradients through the model's optimizer")
+        return taken
+
+    def _learn_kinds(self, data: Any) -> None:
+        """Eagerly, a gradient's kind is known only when it is there: trace the step once, without running it."""
+        tf.function(self._whole_step).get_concrete_function(data)
+
+
+def _kind(gradient: Any) -> str:
+    if gradient is None:
+        return "none"
+    return "sparse" if isinstance(gradient, tf.IndexedSlices) else "dense"
+
+
+def _accumulator(variable: Any) -> Any:
+    return tf.Variable(
+        tf.zeros(variable.shape, variable.dtype),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.SUM,
+        name="fitroom_accumulator",
+    )
+
+
+def _join(slices: list[list[Any]]) -> list[Any]:
+    """Each variable's sparse gradient over all slices, duplicates kept: as the whole batch would have given it."""
+    return [
+        tf.IndexedSlices(
+            tf.concat([part.values for part in parts], 0),
+            tf.concat([part.indices for part in parts], 0),
+            parts[0].dense_shape,
+        )
+        for parts in zip(*slices, strict=True)
+    ]
+
+
+def _any_batch(data: Any) -> Any:
+    """What slices of any size are like: traced once for all of them."""
+
+    def relaxed(leaf: Any) -> Any:
+        spec = tf.type_spec_from_value(leaf)
+        return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) if isinstance(spec, tf.TensorSpec) else leaf
+
+    return tf.nest.map_structure(lambda leaf: None if leaf is None else relaxed(leaf), data)
+
+
+def _first(data: Any) -> Any:
+    return next(leaf for leaf in tf.nest.flatten(data) if leaf is not None)
+

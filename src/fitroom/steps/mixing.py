@@ -1,0 +1,67 @@
+"""Does slicing keep the math? What a model's structure tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from fitroom.steps import keras_seams
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A layer for which a slice is not a part of the whole."""
+
+    layer: str
+    reason: str
+    can_be_allowed: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.layer} {self.reason}"
+
+
+_RANDOM = (
+    keras.layers.Dropout,
+    keras.layers.SpatialDropout1D,
+    keras.layers.SpatialDropout2D,
+    keras.layers.SpatialDropout3D,
+    keras.layers.AlphaDropout,
+    keras.layers.GaussianNoise,
+    keras.layers.GaussianDropout,
+)
+
+
+def obstacles(model: Any) -> list[Obstacle]:
+    """The layers of `model` that mix samples, or count calls, in training mode."""
+    found = []
+    for layer in _layers(model):
+        name = f"{type(layer).__name__} '{layer.name}'"
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+            found.append(Obstacle(name, "normalises over the whole batch"))
+        elif isinstance(layer, keras.layers.SpectralNormalization):
+            found.append(Obstacle(name, "updates its estimate on every call"))
+        elif getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
+            found.append(Obstacle(name, "keeps a state per sample of the batch", can_be_allowed=False))
+    return found
+
+
+def random_layers(model: Any) -> list[str]:
+    """The layers that draw random numbers: sliced, they draw others of the same distribution."""
+    return [
+        layer.name
+        for layer in _layers(model)
+        if (isinstance(layer, _RANDOM) and _rate(layer) > 0)
+        or getattr(layer, "dropout", 0.0) not in (0, 0.0, None)
+        or getattr(layer, "recurrent_dropout", 0.0) not in (0, 0.0, None)
+    ]
+
+
+def _rate(layer: Any) -> float:
+    return float(getattr(layer, "rate", 0) or getattr(layer, "stddev", 0) or 0)
+
+
+def _layers(model: Any) -> list[Any]:
+    """All layers, nested ones included."""
+    return [layer for layer in keras_seams.all_layers(model) if layer is not model]

@@ -1,0 +1,44 @@
+"""What a function writes, remembered and put back bit for bit.
+
+Reading a variable shares its buffer; an update in place then copies first, because the buffer is no longer its own
+alone. So remembering costs no memory until something changes, and only as much as changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from fitroom.steps.compiled import Compiled
+
+
+class State:
+    """The values of some variables at a moment."""
+
+    def __init__(self, variables: Sequence[Any]) -> None:
+        self.variables = list(variables)
+        self._read = Compiled(lambda: [_read(variable) for variable in self.variables])
+
+    def read(self) -> list[Any]:
+        """The values now."""
+        return list(self._read()) if self.variables else []
+
+    def write(self, values: list[Any]) -> None:
+        """Put `values` back."""
+        for variable, value in zip(self.variables, values, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+
+
+def _read(variable: Any) -> Any:
+    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+
+
+def native(variables: Sequence[Any]) -> list[Any]:
+    """The TensorFlow variables behind Keras variables, one per replica."""
+    found = []
+    for variable in variables:
+        value = variable if isinstance(variable, (tf.Variable, tf.distribute.DistributedValues)) else variable.value
+        found += list(value.values) if isinstance(value, tf.distribute.DistributedValues) else [value]
+    return found

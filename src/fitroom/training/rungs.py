@@ -1,0 +1,70 @@
+"""How large may a slice be? From what is known, not by halving.
+
+A real out-of-memory error costs ten seconds, so after the first one the size is learned without another: the batch
+is cut so that its first slice is tiny, the memory it took tells how large the next may be, and so on. Every slice counts
+towards the batch's gradient, so nothing of this is wasted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# Peaks grow in steps and vary by up to ±5 % from run to run (the executor is parallel), and small slices
+# underestimate large ones by 3 to 21 %.
+MARGIN = 1.25
+GROWTH = 4
+
+
+@dataclass
+class Sizes:
+    """What is known of slice sizes for one kind of step.
+
+    Attributes:
+        size: the size in force; None for the whole batch.
+        ceiling: a size that has failed: slices stay below it.
+        points: what slices of a size took, in bytes above what was in use before.
+    """
+
+    size: int | None = None
+    ceiling: int | None = None
+    points: list[tuple[int, int]] = field(default_factory=list)
+    learning: bool = False
+
+    def failed(self, size: int) -> None:
+        """A slice, or a batch, of `size` ran out of memory: learn anew, below it."""
+        self.ceiling = min(size, self.ceiling) if self.ceiling else size
+        self.points = [(one, need) for one, need in self.points if one < self.ceiling]
+        self.learning = True
+        self.size = 1
+
+    def seen(self, size: int, need: int) -> None:
+        """A slice of `size` fitted and took `need` bytes."""
+        self.points = sorted({**dict(self.points), size: max(need, 1)}.items())
+
+    def next(self, rest: int, free: int | None) -> int:
+        """The size of the next slice, of at most `rest` samples, with `free` bytes to use.
+
+        Without a count of bytes (`free` is None) sizes are halved, as everyone does.
+        """
+        if not self.learning:
+            return min(self.size or rest, rest)
+        limit = max(1, self.ceiling - 1) if self.ceiling else rest
+        if free is None:
+            self.size, self.learning = max(1, limit // 2) if limit > 1 else 1, False
+            return min(self.size, rest)
+        if not self.points:
+            return 1
+        largest = self.points[-1][0]
+        fits = min(self._fitting(free), limit)
+        if fits <= largest * GROWTH:  # close enough to what was measured: this is the size from now on
+            self.size, self.learning = max(1, fits), False
+        return max(1, min(fits, largest * GROWTH, rest))
+
+    def _fitting(self, free: int) -> int:
+        """The largest size that should fit `free` bytes."""
+        room = free / MARGIN
+        (size, need), before = self.points[-1], self.points[-2:-1]
+        if before:
+            slope = max((need - before[0][1]) / (size - before[0][0]), 1.0)
+            return max(1, int(size + (room - need) / slope))
+        return max(1, int(size * room / need))  # no slope yet: as if all of it grew with the size

@@ -1,0 +1,31 @@
+"""The one closing line: what was done, and what it means for the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fitroom.core import Event
+
+
+def closing_line(events: Sequence[Event]) -> str | None:
+    """One line about a training; None where nothing happened that a user should know."""
+    ooms = [event for event in events if event.kind == "oom"]
+    rungs = [event for event in events if event.kind == "rung"]
+    if not ooms and not rungs:
+        return None
+    parts = []
+    if ooms:
+        times = "once" if len(ooms) == 1 else f"{len(ooms)} times"
+        parts.append(f"ran out of memory {times} and lost nothing")
+    if rungs:
+        last = rungs[-1].data
+        parts.append(f"batches ran in slices of at most {last['size']}")
+        if last["exact"]:
+            parts.append("the updates are those of whole batches, up to float rounding")
+        else:
+            parts.append(f"allowed by you, and not the math of whole batches: {last['changed']}")
+        if last["random"]:
+            parts.append("random layers drew other numbers of the same distribution")
+    elif ooms:
+        parts.append("the result is exactly that of plain fit")
+    return "fitroom: " + "; ".join(parts) + "."
