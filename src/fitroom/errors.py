@@ -32,7 +32,7 @@ class FitroomError(Exception):
             parts.append(f"Expected: {expected.rstrip('.')}.")
         if hint is not None:
             parts.append(f"Try: {hint}")
-        super().__init__(" ".join(parts))
+        Exception.__init__(self, " ".join(parts))  # a subclass may be another library's error, too
 
 
 class UsageError(FitroomError):

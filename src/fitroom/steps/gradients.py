@@ -7,7 +7,8 @@ does change (statistics, seeds, metrics) is in `state`, to be put back where an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -127,8 +128,8 @@ class Gradients:
         """The whole batch's gradients, from the accumulators and every slice's sparse ones."""
         assert self._accumulated is not None
         dense, joined = iter(self._accumulated.read()), iter(_join(sparse))
-        pick = {"dense": lambda: next(dense), "sparse": lambda: next(joined), "none": lambda: None}
-        return [pick[kind]() for kind in self.kinds]
+        sources: dict[str, Iterator[Any]] = {"dense": dense, "sparse": joined, "none": itertools.repeat(None)}
+        return [next(sources[kind]) for kind in self.kinds]
 
     def _slice_step(self, data: Any, total_samples: Any, totals: Any) -> tuple[list[Any], list[Any]]:
         def on_replica(part: Any) -> tuple[list[Any], list[Any]]:
@@ -171,8 +172,9 @@ class Gradients:
         return keras_seams.reduce_logs(self.model, logs)
 
     def _tracked(self, tally: Tally) -> list[Any]:
-        self._weighted_trackers = [is_weighted for _, is_weighted in tally.tracked]
-        return [value for value, _ in tally.tracked]
+        in_order = [tally.tracked[index] for index in sorted(tally.tracked)]
+        self._weighted_trackers = [is_weighted for _, is_weighted in in_order]
+        return [value for value, _ in in_order]
 
     # --- what an attempt touches -----------------------------------------------------------------------------------
 

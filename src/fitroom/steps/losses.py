@@ -33,9 +33,9 @@ class Tally:
 
     amounts: list[Any] = field(default_factory=list)
     counted: bool = False  # whether any amount depends on more than the number of samples
-    # What the loss trackers would have been fed, and whether with a weight: Keras gives none where it does not know
+    # What each loss tracker would have been fed, by its place, and whether with a weight: Keras gives none where it does not know
     # the batch size when tracing.
-    tracked: list[tuple[Any, bool]] = field(default_factory=list)
+    tracked: dict[int, tuple[Any, bool]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -75,13 +75,16 @@ def weighed(
         seen_extras += 1
         return loss if kind == "sum" else loss * tf.cast(share, loss.dtype)
 
-    def hold(value: Any, sample_weight: Any = None) -> None:
-        tally.tracked.append((tf.cast(value, tf.float32), sample_weight is not None))
+    def hold(index: int) -> Any:
+        def update_state(value: Any, sample_weight: Any = None) -> None:
+            tally.tracked[index] = tf.cast(value, tf.float32), sample_weight is not None
+
+        return update_state
 
     with ExitStack() as stack:
         stack.enter_context(keras_seams.weighed_losses(model, weigh, weigh_extra))
-        for tracker in keras_seams.loss_trackers(model):
-            stack.enter_context(keras_seams.instead(tracker, "update_state", hold))
+        for index, tracker in enumerate(keras_seams.loss_trackers(model)):
+            stack.enter_context(keras_seams.instead(tracker, "update_state", hold(index)))
         yield tally
 
 

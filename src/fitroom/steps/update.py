@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from fitroom.steps import keras_seams
 from fitroom.steps.compiled import Compiled
 from fitroom.steps.state import State, native
@@ -32,7 +34,12 @@ class Update:
                 state.write(before)
 
     def _step(self, gradients: list[Any]) -> None:
-        self.strategy.run(lambda given: self.optimizer.apply(given, self.variables), args=(gradients,))
+        def on_replica(given: list[Any]) -> None:
+            # A strategy's all-reduce asks each gradient for its device; an argument has none, its identity has.
+            placed = [None if one is None else tf.identity(one) for one in given]
+            self.optimizer.apply(placed, self.variables)
+
+        self.strategy.run(on_replica, args=(gradients,))
 
     def _written(self, gradients: list[Any]) -> State:
         if self._state is None:

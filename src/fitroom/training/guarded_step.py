@@ -50,6 +50,9 @@ class GuardedStep:
         self.slices = planned if isinstance(planned, int) else 1
         self._before: tuple[State, list[Any]] | None = None
         self._ready_to_slice = False
+        self._largest = 1  # the largest slice of the attempt under way
+        self._told: int | None = None  # the size that was last told of
+        self._like: Any = None
 
     def __call__(self, data: Any, like: Any = None) -> Any:
         """Train on one batch and return its logs; `like` is what plain Keras would trace its step for."""
@@ -81,6 +84,7 @@ class GuardedStep:
             self.update = Update(self.model, self.gradients.variables)
         self._apply(gradients)
         self._before = None
+        self._tell_rung(sizes)
         return logs
 
     def _whole(self, data: Any) -> tuple[Any, list[Any]]:
@@ -90,6 +94,7 @@ class GuardedStep:
 
     def _sliced(self, data: Any, sizes: Sizes) -> tuple[Any, list[Any]]:
         samples = slicing.batch_size(data)
+        self._largest = 1
         self._prepare_slices(data)
         self.gradients.begin(data)
         self.gradients.trace_slice(slicing.cut(data, 0, 1), samples)
@@ -98,8 +103,7 @@ class GuardedStep:
         tracked: list[Any] | None = None
         sparse: list[list[Any]] = []
         for start, stop in self._bounds(samples, sizes):
-            part = slicing.cut(data, start, stop)
-            fed, rows = self._measured(sizes, stop - start, lambda part=part: self.gradients.slice(part, samples, totals))
+            fed, rows = self._one_slice(slicing.cut(data, start, stop), stop - start, sizes, samples, totals)
             tracked = fed if tracked is None else [one + other for one, other in zip(tracked, fed, strict=True)]
             sparse.append(rows)
         logs = self.gradients.finish(tracked or [], samples)
@@ -111,37 +115,38 @@ class GuardedStep:
         while start < samples and sizes.learning:
             free = self.meter.limit - self.meter.current() if self.meter else None
             size = sizes.next(samples - start, free)
-            self._attempted = size
+            self._largest = max(self._largest, size)
             yield start, start + size
             start += size
         if start < samples:
             for first, last in slicing.bounds(samples - start, sizes.size or samples):
-                self._attempted = last - first
+                self._largest = max(self._largest, last - first)
                 yield start + first, start + last
 
-    def _measured(self, sizes: Sizes, size: int, run: Callable[[], Any]) -> Any:
+    def _one_slice(self, part: Any, size: int, sizes: Sizes, samples: int, totals: Any) -> tuple[list[Any], list[Any]]:
         if self.meter is None or not sizes.learning:
-            return run()
+            return self.gradients.slice(part, samples, totals)
         self.meter.reset()
         resident = self.meter.current()
-        result = run()
+        result = self.gradients.slice(part, samples, totals)
         sizes.seen(size, self.meter.peak() - resident)
         return result
 
     def _apply(self, gradients: list[Any]) -> None:
         """Apply once. What fails here has nothing to do with the batch: try again, with all that can be freed."""
         assert self.update is not None
-        for attempt in range(_APPLY_TRIES):
+        found = None
+        for _ in range(_APPLY_TRIES):
             try:
                 self.update(gradients)
                 return
             except tf.errors.OpError as error:
                 found = oom.from_exception(error)
-                if found is None or not found.is_memory or attempt == _APPLY_TRIES - 1:
+                if found is None or not found.is_memory:
                     raise
-                wanted = found.wanted_bytes
-            self.tell("oom", phase="update", wanted_bytes=wanted)
+            self.tell("oom", phase="update", wanted_bytes=found.wanted_bytes)
             gc.collect()
+        raise self._does_not_fit("The optimizer's update does not fit", found)
 
     # --- after a failure -------------------------------------------------------------------------------------------
 
@@ -158,7 +163,7 @@ class GuardedStep:
 
     def _next_rung(self, data: Any, sizes: Sizes, found: oom.Exhaustion) -> None:
         samples = slicing.batch_size(data)
-        failed = samples if sizes.size is None else self._attempted
+        failed = samples if sizes.size is None else self._largest
         self.tell("oom", phase="gradients", samples=failed, wanted_bytes=found.wanted_bytes, evidence=found.evidence)
         if failed <= 1:
             raise self._does_not_fit("A single sample does not fit", found)
@@ -166,9 +171,12 @@ class GuardedStep:
         if obstacles:
             raise self._refusal(obstacles, samples)
         sizes.failed(failed)
-        self._tell_rung(sizes)
 
     def _tell_rung(self, sizes: Sizes) -> None:
+        """Tell of the size in force, once it is known and new."""
+        if sizes.learning or sizes.size in (None, self._told):
+            return
+        self._told = sizes.size
         changed = "; ".join(map(str, mixing.obstacles(self.model)))
         data: dict[str, Scalar] = {
             "remedy": micro_batch.NAME,
@@ -196,8 +204,8 @@ class GuardedStep:
             hint=hint if can_be_allowed else "a smaller batch size",
         )
 
-    def _does_not_fit(self, what: str, found: oom.Exhaustion) -> DoesNotFit:
-        wanted = format_bytes(found.wanted_bytes) if found.wanted_bytes else "more"
+    def _does_not_fit(self, what: str, found: oom.Exhaustion | None) -> DoesNotFit:
+        wanted = format_bytes(found.wanted_bytes) if found and found.wanted_bytes else "more"
         return DoesNotFit(
             f"{what}: the step wanted {wanted} that there was not",
             received=self._received(),
@@ -224,7 +232,6 @@ class GuardedStep:
                 sizes.size = max(1, -(-samples // self.slices))
                 if self._obstacles():
                     raise self._refusal(self._obstacles(), samples)
-                self._tell_rung(sizes)
             elif known is not None and known.size is not None:
                 # Another batch size (the last of an epoch, most often): what was learned holds for its slices.
                 sizes = known

@@ -55,10 +55,11 @@ class Sizes:
         if not self.points:
             return 1
         largest = self.points[-1][0]
-        fits = min(self._fitting(free), limit)
-        if fits <= largest * GROWTH:  # close enough to what was measured: this is the size from now on
-            self.size, self.learning = max(1, fits), False
-        return max(1, min(fits, largest * GROWTH, rest))
+        fits = max(1, min(self._fitting(free), limit))
+        # Close enough to what was measured, and on a slope, not on a guess: this is the size from now on.
+        if fits == 1 or (fits <= largest * GROWTH and len(self.points) > 1):
+            self.size, self.learning = fits, False
+        return min(fits, largest * GROWTH, rest)
 
     def _fitting(self, free: int) -> int:
         """The largest size that should fit `free` bytes."""
@@ -67,4 +68,4 @@ class Sizes:
         if before:
             slope = max((need - before[0][1]) / (size - before[0][0]), 1.0)
             return max(1, int(size + (room - need) / slope))
-        return max(1, int(size * room / need))  # no slope yet: as if all of it grew with the size
+        return max(1, int(size * room / need))  # no slope yet: as if all of it grew with the size, which is safe
