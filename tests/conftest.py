@@ -14,6 +14,7 @@ from fitroom.devices import pocket
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # an allocator's dump is hundreds of lines
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are the same on a machine with a GPU
+os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = "1"  # the same bits every time
 os.environ.update(pocket.environment("2GiB"))  # tests in this process run on the pocket device
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -44,7 +44,8 @@ class Gradients:
         self._finish = Compiled(self._finish_step, eager=bool(model.run_eagerly))
         self._accumulators: list[Any] = []
         self._accumulated: State | None = None
-        self._states: dict[str, State] = {}
+        self._state: State | None = None
+        self._state_of = -1  # how many functions it was made of
         self._weighted_trackers: list[bool] = []
         self._counted = False
         self.hidden_random: list[str] = []
@@ -181,11 +182,11 @@ class Gradients:
     def state(self) -> State:
         """What the functions traced so far write, the accumulators left out."""
         compiled = (self._whole, self._slice, self._finish)
-        functions = [function for one in compiled for function in one.functions.values()]
-        key = f"{len(functions)}"
-        if key not in self._states:
-            self._states = {key: State(self._written(functions))}
-        return self._states[key]
+        count = sum(len(one.functions) for one in compiled)
+        if self._state is None or self._state_of != count:
+            functions = [function for one in compiled for function in one.functions.values()]
+            self._state, self._state_of = State(self._written(functions)), count
+        return self._state
 
     def _written(self, functions: list[Any]) -> list[Any]:
         if self._whole.eager:

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fitroom.steps import keras_seams
 from fitroom.steps.compiled import Compiled
 
 
@@ -19,11 +20,16 @@ class State:
 
     def __init__(self, variables: Sequence[Any]) -> None:
         self.variables = list(variables)
+        self._function: Any = None
         self._read = Compiled(lambda: [_read(variable) for variable in self.variables])
 
     def read(self) -> list[Any]:
         """The values now."""
-        return list(self._read()) if self.variables else []
+        if not self.variables:
+            return []
+        if self._function is None:
+            self._function = self._read.concrete(())
+        return list(keras_seams.call_flat(self._function, []))
 
     def write(self, values: list[Any]) -> None:
         """Put `values` back."""

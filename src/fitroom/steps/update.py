@@ -1,14 +1,31 @@
-"""The optimizer's own `apply`, once per batch, all or nothing."""
+"""The optimizer's own `apply`, once per batch, all or nothing, at no more memory than plain Keras takes.
+
+Plain Keras applies each gradient as soon as the backward pass gives it. Here all of them are there first, so the
+update is made in units, the most demanding first, each gradient let go as it is used up:
+
+    large variable     one at a time, its temporaries one after the other
+    the small ones     together, computed first and then put in place: that part cannot fail half-way
+    anything else      optimizers that look at all variables at once (global clipping, averages, loss scaling, own
+                       accumulation) and strategies: the whole of `apply` in one unit
+
+What a unit is about to change is kept until the last unit is through (`Keeper`), and put back where one fails.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from fitroom.steps import keras_seams
+from fitroom.steps import optimizer_seams
 from fitroom.steps.compiled import Compiled
 from fitroom.steps.state import State, native
+from fitroom.units import MIB
+
+LARGE = 4 * MIB
+KEEP_ON_DEVICE = 16 * MIB
 
 
 class Update:
@@ -16,37 +33,190 @@ class Update:
 
     def __init__(self, model: Any, variables: list[Any]) -> None:
         self.optimizer = model.optimizer
-        self.strategy = model.distribute_strategy
         self.variables = variables
-        self._apply = Compiled(self._step, jit_compile=bool(model.jit_compile), eager=bool(model.run_eagerly))
-        self._state: State | None = None
+        self._units: list[_Unit] | None = None
+        self._options = {"jit_compile": bool(model.jit_compile), "eager": bool(model.run_eagerly)}
+        self._strategy = model.distribute_strategy
 
     def __call__(self, gradients: list[Any]) -> None:
-        """Apply `gradients`, or raise and change nothing."""
-        state = self._written(gradients)
-        before = state.read()
+        """Apply `gradients`, or raise and change nothing. They are used up either way."""
+        if self._units is None:
+            self._units = self._make_units(gradients)
+        keeper = Keeper()
         done = False
         try:
-            self._apply(gradients)
+            for unit in self._units:
+                if unit is not self._units[-1] or not unit.is_atomic:
+                    keeper.keep(unit.state(gradients))
+                unit.run(gradients)
             done = True
         finally:
             if not done:
-                state.write(before)
+                keeper.put_back()
 
-    def _step(self, gradients: list[Any]) -> None:
-        def on_replica(given: list[Any]) -> None:
-            # A strategy's all-reduce asks each gradient for its device; an argument has none, its identity has.
-            placed = [None if one is None else tf.identity(one) for one in given]
-            self.optimizer.apply(placed, self.variables)
+    def _make_units(self, gradients: list[Any]) -> list[_Unit]:
+        places = [index for index, gradient in enumerate(gradients) if gradient is not None]
+        simple = not self._options["eager"] and not self._options["jit_compile"]
+        if not (simple and optimizer_seams.is_separable(self.optimizer, self._strategy)):
+            return [_Whole(self.optimizer, self.variables, self._strategy, self._options)]
+        optimizer_seams.warn_of_missing_gradients(self.optimizer, gradients, self.variables)
+        sizes = {index: _bytes(self.variables[index]) for index in places}
+        large = sorted((index for index in places if sizes[index] >= LARGE), key=lambda index: -sizes[index])
+        small = [index for index in places if sizes[index] < LARGE]
+        units: list[_Unit] = [_Large(self.optimizer, self.variables, index) for index in large]
+        units += [_Small(self.optimizer, self.variables, group) for group in _grouped(small, sizes)]
+        if not units:
+            return [_Whole(self.optimizer, self.variables, self._strategy, self._options)]
+        units[-1].ticks = True
+        return units
 
-        self.strategy.run(on_replica, args=(gradients,))
 
-    def _written(self, gradients: list[Any]) -> State:
+class _Unit:
+    """A part of the update. `ticks`: whether it also counts the update, which the last one does."""
+
+    is_atomic = False
+    ticks = False
+
+    def state(self, gradients: list[Any]) -> State:
+        """What it is about to change."""
+        raise AssertionError("every unit says what it changes")
+
+    def run(self, gradients: list[Any]) -> None:
+        """Change it."""
+        raise AssertionError("every unit does something")
+
+
+class _Whole(_Unit):
+    """All of the optimizer's `apply`, as it is."""
+
+    def __init__(self, optimizer: Any, variables: list[Any], strategy: Any, options: dict[str, bool]) -> None:
+        self._state: State | None = None
+
+        def apply(gradients: list[Any]) -> None:
+            def on_replica(given: list[Any]) -> None:
+                # A strategy's all-reduce asks each gradient for its device; an argument has none, its identity has.
+                optimizer.apply([None if one is None else tf.identity(one) for one in given], variables)
+
+            strategy.run(on_replica, args=(gradients,))
+
+        # A program that XLA compiled writes its variables when all of it is through.
+        self.is_atomic = options["jit_compile"]
+        self._apply = Compiled(apply, **options)
+        self._eager_state = native([*variables, *optimizer.variables]) if options["eager"] else None
+
+    def state(self, gradients: list[Any]) -> State:
         if self._state is None:
-            if self._apply.eager:
-                touched = native([*self.variables, *self.optimizer.variables])
+            if self._eager_state is not None:
+                self._state = State(self._eager_state)
             else:
-                function = self._apply.concrete((gradients,))
-                touched = keras_seams.written_variables(function)
-            self._state = State(touched)
+                self._state = State(optimizer_seams.written_variables(self._apply.concrete((gradients,))))
         return self._state
+
+    def run(self, gradients: list[Any]) -> None:
+        self._apply(gradients)
+
+
+class _Large(_Unit):
+    """One large variable and its slots, in place.
+
+    The gradient is handed over through a mailbox, a variable that is emptied as soon as it has been read: so it is
+    freed when its last use is over, not when the function returns.
+    """
+
+    def __init__(self, optimizer: Any, variables: list[Any], index: int) -> None:
+        self.index = index
+        variable = variables[index]
+        box = tf.Variable(tf.zeros([0], variable.dtype), shape=tf.TensorShape(None), trainable=False)
+        self._box = box
+
+        def dense() -> None:
+            gradient = tf.ensure_shape(box.read_value(), variable.shape)
+            with tf.control_dependencies([gradient]):
+                box.assign(tf.zeros([0], variable.dtype))
+            optimizer_seams.apply_in_sequence(optimizer, gradient, variable, ticks=self.ticks)
+
+        def sparse(gradient: Any) -> None:
+            optimizer_seams.apply_in_sequence(optimizer, gradient, variable, ticks=self.ticks)
+
+        self._dense, self._sparse = Compiled(dense), Compiled(sparse)
+        self._state = State(native([variable, *optimizer_seams.slots(optimizer, variable), optimizer.iterations]))
+
+    def state(self, gradients: list[Any]) -> State:
+        return self._state
+
+    def run(self, gradients: list[Any]) -> None:
+        gradient, gradients[self.index] = gradients[self.index], None
+        if isinstance(gradient, tf.IndexedSlices):
+            self._sparse(gradient)
+            return
+        tf.raw_ops.AssignVariableOp(resource=self._box.handle, value=gradient, validate_shape=False)
+        del gradient
+        self._dense()
+
+
+class _Small(_Unit):
+    """Several small variables: new values first, all of them, and only then put in place."""
+
+    is_atomic = True
+
+    def __init__(self, optimizer: Any, variables: list[Any], places: list[int]) -> None:
+        self.places = places
+        own = [variables[index] for index in places]
+        self._apply = Compiled(lambda given: optimizer_seams.apply_then_commit(optimizer, given, own, ticks=self.ticks))
+        slots = [slot for variable in own for slot in optimizer_seams.slots(optimizer, variable)]
+        self._state = State(native([*own, *slots, optimizer.iterations]))
+
+    def state(self, gradients: list[Any]) -> State:
+        return self._state
+
+    def run(self, gradients: list[Any]) -> None:
+        given = [gradients[index] for index in self.places]
+        for index in self.places:
+            gradients[index] = None
+        self._apply(given)
+
+
+class Keeper:
+    """Values as they were, until it is sure that they are not needed any more.
+
+    A few are kept on the device, where that costs nothing until they change; the rest goes to the host's memory, so
+    that keeping does not need what is short.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[State, list[Any]]] = []
+        self._on_device = 0
+
+    def keep(self, state: State) -> None:
+        """Remember what `state` is now."""
+        size = sum(_bytes(variable) for variable in state.variables)
+        values = state.read()
+        if self._on_device + size > KEEP_ON_DEVICE:
+            # A copy: the array that TensorFlow gives shares the variable's memory.
+            values = [np.array(value.numpy(), copy=True) for value in values]
+        else:
+            self._on_device += size
+        self._kept.append((state, values))
+
+    def put_back(self) -> None:
+        """Have everything be as it was, the last change first."""
+        for state, values in reversed(self._kept):
+            state.write([tf.convert_to_tensor(value) for value in values])
+
+
+def _bytes(variable: Any) -> int:
+    size: int = tf.as_dtype(variable.dtype).size
+    return int(np.prod(variable.shape)) * size
+
+
+def _grouped(places: Sequence[int], sizes: dict[int, int]) -> list[list[int]]:
+    """Small variables in groups of at most `KEEP_ON_DEVICE`, in their own order."""
+    groups: list[list[int]] = []
+    room = 0
+    for index in places:
+        if sizes[index] > room:
+            groups.append([])
+            room = KEEP_ON_DEVICE
+        groups[-1].append(index)
+        room -= sizes[index]
+    return groups

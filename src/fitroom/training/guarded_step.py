@@ -22,7 +22,7 @@ from fitroom.training.does_not_fit import DoesNotFit
 from fitroom.training.rungs import Sizes
 from fitroom.units import format_bytes
 
-_APPLY_TRIES = 3
+_TRIES = 3  # failures in a row with nothing smaller left to try
 
 
 class GuardedStep:
@@ -51,8 +51,10 @@ class GuardedStep:
         self._before: tuple[State, list[Any]] | None = None
         self._ready_to_slice = False
         self._largest = 1  # the largest slice of the attempt under way
-        self._told: int | None = None  # the size that was last told of
+        self._told: set[int] = set()  # the sizes that were told of
         self._like: Any = None
+        self._phase = "gradients"
+        self._failures = 0  # in a row
 
     def __call__(self, data: Any, like: Any = None) -> Any:
         """Train on one batch and return its logs; `like` is what plain Keras would trace its step for."""
@@ -76,14 +78,17 @@ class GuardedStep:
     # --- one attempt -----------------------------------------------------------------------------------------------
 
     def _attempt(self, data: Any, sizes: Sizes) -> Any:
+        self._phase = "gradients"
         if sizes.size is None:
             logs, gradients = self._whole(data)
         else:
             logs, gradients = self._sliced(data, sizes)
         if self.update is None:
             self.update = Update(self.model, self.gradients.variables)
-        self._apply(gradients)
+        self._phase = "update"
+        self.update(gradients)
         self._before = None
+        self._failures = 0
         self._tell_rung(sizes)
         return logs
 
@@ -132,22 +137,6 @@ class GuardedStep:
         sizes.seen(size, self.meter.peak() - resident)
         return result
 
-    def _apply(self, gradients: list[Any]) -> None:
-        """Apply once. What fails here has nothing to do with the batch: try again, with all that can be freed."""
-        assert self.update is not None
-        found = None
-        for _ in range(_APPLY_TRIES):
-            try:
-                self.update(gradients)
-                return
-            except tf.errors.OpError as error:
-                found = oom.from_exception(error)
-                if found is None or not found.is_memory:
-                    raise
-            self.tell("oom", phase="update", wanted_bytes=found.wanted_bytes)
-            gc.collect()
-        raise self._does_not_fit("The optimizer's update does not fit", found)
-
     # --- after a failure -------------------------------------------------------------------------------------------
 
     def _remember(self) -> None:
@@ -164,19 +153,29 @@ class GuardedStep:
     def _next_rung(self, data: Any, sizes: Sizes, found: oom.Exhaustion) -> None:
         samples = slicing.batch_size(data)
         failed = samples if sizes.size is None else self._largest
-        self.tell("oom", phase="gradients", samples=failed, wanted_bytes=found.wanted_bytes, evidence=found.evidence)
+        self.tell("oom", phase=self._phase, samples=failed, wanted_bytes=found.wanted_bytes, evidence=found.evidence)
+        self._failures += 1
+        # Nothing smaller is left to try. Where the error names no size it may pass: another process, a moment.
+        hopeless = found.wanted_bytes is not None or self._failures >= _TRIES
+        if self._phase == "update":
+            if self._failures >= _TRIES:
+                raise self._does_not_fit("The optimizer's update does not fit", found)
+            return
         if failed <= 1:
-            raise self._does_not_fit("A single sample does not fit", found)
+            if hopeless:
+                raise self._does_not_fit("A single sample does not fit", found)
+            return
         obstacles = self._obstacles()
         if obstacles:
             raise self._refusal(obstacles, samples)
         sizes.failed(failed)
+        self._failures = 0
 
     def _tell_rung(self, sizes: Sizes) -> None:
         """Tell of the size in force, once it is known and new."""
-        if sizes.learning or sizes.size in (None, self._told):
+        if sizes.learning or sizes.size is None or sizes.size in self._told:
             return
-        self._told = sizes.size
+        self._told.add(sizes.size)
         changed = "; ".join(map(str, mixing.obstacles(self.model)))
         data: dict[str, Scalar] = {
             "remedy": micro_batch.NAME,

@@ -116,17 +116,22 @@ class _Guard:
         budget = self.options.budget
         step = GuardedStep(model, self.options.plan, self.options.allow, meter.find(budget), self.tell)
 
+        batches: keras_seams.Batches | None = None
+
         def train_function(iterator: Any) -> Any:
+            nonlocal batches
+            if batches is None or batches.source is not iterator:
+                batches = keras_seams.Batches(iterator)
             logs = None
             for _ in range(model.steps_per_execution):
                 try:
-                    data = keras_seams.next_batch(iterator)
+                    data = next(batches)
                 except StopIteration:
                     if logs is None:
                         raise
                     break
                 try:
-                    logs = step(data, keras_seams.element_spec(iterator))
+                    logs = step(data, batches.like)
                 except Unsupported as error:
                     return self._give_up(str(error))(iter([data]))
             if not self._in_fit:

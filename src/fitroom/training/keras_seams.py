@@ -7,7 +7,7 @@ from typing import Any
 
 from fitroom.steps.keras_seams import check as check_steps
 
-__all__ = ["check", "element_spec", "hook", "hooked", "next_batch", "plain_function", "unhook"]
+__all__ = ["Batches", "check", "hook", "hooked", "plain_function", "unhook"]
 
 _MARK = "_fitroom"
 
@@ -51,14 +51,35 @@ def plain_function(model: Any) -> Callable[[Any], Any]:
     return function
 
 
-def element_spec(iterator: Any) -> Any:
-    """What the iterator's batches are like, as plain Keras would trace for them; None where it does not tell."""
-    return getattr(iterator, "element_spec", None)
+class Batches:
+    """The batches of an iterator, one by one, with absent parts as None; `StopIteration` at the end of the data.
 
+    Asks TensorFlow's own iterators directly: their Python side costs a third of what a small step takes.
 
-def next_batch(iterator: Any) -> Any:
-    """The next batch, with absent parts as None; `StopIteration` at the end of the data."""
-    import tensorflow as tf
+    Attributes:
+        like: what the batches are like, as plain Keras would trace for them; None where the iterator does not tell.
+    """
 
-    data = next(iterator)
-    return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
+    def __init__(self, iterator: Any) -> None:
+        import tensorflow as tf
+
+        self.source = iterator
+        self.like = getattr(iterator, "element_spec", None)
+        specs = tf.nest.flatten(self.like) if self.like is not None else []
+        resource = getattr(iterator, "_iterator_resource", None)
+        self._get: Callable[[], list[Any]] | None = None
+        if resource is not None and specs and all(type(spec) is tf.TensorSpec for spec in specs):
+            types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
+            get_next = tf.raw_ops.IteratorGetNext
+            self._get = lambda: get_next(iterator=resource, output_types=types, output_shapes=shapes)
+
+    def __next__(self) -> Any:
+        import tensorflow as tf
+
+        if self._get is not None:
+            try:
+                return tf.nest.pack_sequence_as(self.like, self._get())
+            except tf.errors.OutOfRangeError:
+                raise StopIteration from None
+        data = next(self.source)
+        return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)

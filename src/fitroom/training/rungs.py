@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 # Peaks grow in steps and vary by up to ±5 % from run to run (the executor is parallel), and small slices
 # underestimate large ones by 3 to 21 %.
 MARGIN = 1.25
+NOISE = 1.05
 GROWTH = 4
 
 
@@ -68,4 +69,5 @@ class Sizes:
         if before:
             slope = max((need - before[0][1]) / (size - before[0][0]), 1.0)
             return max(1, int(size + (room - need) / slope))
-        return max(1, int(size * room / need))  # no slope yet: as if all of it grew with the size, which is safe
+        # No slope yet: as if all of it grew with the size, which is an upper bound, but for the noise.
+        return max(1, int(size * free / NOISE / need))

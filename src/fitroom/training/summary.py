@@ -19,7 +19,9 @@ def closing_line(events: Sequence[Event]) -> str | None:
         parts.append(f"ran out of memory {times} and lost nothing")
     if rungs:
         last = rungs[-1].data
-        parts.append(f"batches ran in slices of at most {last['size']}")
+        since = [event for event in rungs if not ooms or event.time >= ooms[-1].time] or rungs[-1:]
+        largest = max(int(event.data["size"] or 0) for event in since)
+        parts.append(f"batches ran in slices of at most {largest}")
         if last["exact"]:
             parts.append("the updates are those of whole batches, up to float rounding")
         else:

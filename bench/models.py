@@ -1,0 +1,92 @@
+"""Small models of the usual kinds, with a batch each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import layers as kl
+
+
+class Case(NamedTuple):
+    """A model to build (compiled with the given arguments) and its data."""
+
+    build: Callable[..., Any]
+    x: Any
+    y: Any
+    batch: int
+
+
+def _compiled(model: Any, optimizer: str = "adam", **options: Any) -> Any:
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, metrics=["accuracy"], **options)
+    return model
+
+
+def mlp(**options: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((64,)), kl.Dense(128, "relu"), kl.Dense(128, "relu"), kl.Dense(10)]
+    return _compiled(keras.Sequential(layers), **options)
+
+
+def cnn(**options: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((32, 32, 3))]
+    for filters in (16, 32):
+        layers += [kl.Conv2D(filters, 3, padding="same", activation="relu"), kl.LayerNormalization(), kl.MaxPooling2D()]
+    return _compiled(keras.Sequential([*layers, kl.Dropout(0.1), kl.Flatten(), kl.Dense(10)]), **options)
+
+
+def transformer(**options: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    tokens = keras.Input((64,), dtype="int32")
+    x = kl.Embedding(2000, 64)(tokens)
+    for _ in range(2):
+        x = kl.LayerNormalization()(x + kl.MultiHeadAttention(4, 16)(x, x))
+        x = kl.LayerNormalization()(x + kl.Dense(64)(kl.Dense(128, "gelu")(x)))
+    return _compiled(keras.Model(tokens, kl.Dense(10)(kl.GlobalAveragePooling1D()(x))), **options)
+
+
+def vgg_like(**options: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((64, 64, 3))]
+    for filters in (32, 64):
+        layers += [kl.Conv2D(filters, 3, padding="same", activation="relu"), kl.MaxPooling2D()]
+    layers += [kl.Flatten(), kl.Dense(2048, "relu"), kl.Dense(2048, "relu"), kl.Dense(10)]
+    return _compiled(keras.Sequential(layers), **options)
+
+
+def dense(**options: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((2048,)), *[kl.Dense(2048, "relu") for _ in range(4)], kl.Dense(10)]
+    return _compiled(keras.Sequential(layers), **options)
+
+
+def embedding(**options: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((64,)), kl.Embedding(100_000, 64), kl.GlobalAveragePooling1D(), kl.Dense(10)]
+    return _compiled(keras.Sequential(layers), **options)
+
+
+def _case(build: Callable[..., Any], shape: tuple[int, ...], batch: int, steps: int, vocabulary: int = 0) -> Case:
+    generator = np.random.default_rng(0)
+    samples = batch * steps
+    if vocabulary:
+        x: Any = generator.integers(0, vocabulary, (samples, *shape)).astype(np.int32)
+    else:
+        x = generator.random((samples, *shape), np.float32)
+    return Case(build, x, generator.integers(0, 10, samples), batch)
+
+
+def case(name: str) -> Case:
+    """The case called `name`."""
+    return {
+        "mlp": lambda: _case(mlp, (64,), 32, 200),
+        "cnn": lambda: _case(cnn, (32, 32, 3), 32, 10),
+        "transformer": lambda: _case(transformer, (64,), 32, 8, 2000),
+        "vgg_like": lambda: _case(vgg_like, (64, 64, 3), 32, 2),
+        "dense": lambda: _case(dense, (2048,), 32, 2),
+        "embedding": lambda: _case(embedding, (64,), 32, 2, 100_000),
+    }[name]()

@@ -1,0 +1,147 @@
+"""Where the update reaches into Keras' optimizers. Tried on Keras 3.15.1 with TensorFlow 2.21.0."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from fitroom.steps.keras_seams import instead, written_variables
+
+__all__ = ["apply_in_sequence", "apply_then_commit", "is_separable", "slots", "warn_of_missing_gradients", "written_variables"]
+
+# Their update of one variable looks at that variable, its slots and the iteration only.
+_SEPARABLE = (
+    "SGD", "Adam", "AdamW", "Adamax", "RMSprop", "Adagrad", "Adadelta", "Ftrl", "Lion", "Adafactor",
+)  # fmt: skip
+
+
+def is_separable(optimizer: Any, strategy: Any) -> bool:
+    """Whether variables can be updated one by one with the same result as all at once."""
+    kind = type(optimizer)
+    return (
+        kind.__name__ in _SEPARABLE
+        and kind.__module__.startswith("keras.")
+        and not getattr(optimizer, "centered", False)  # RMSprop's centred form rounds otherwise when taken apart
+        and not optimizer.gradient_accumulation_steps
+        and not optimizer.use_ema
+        and not optimizer.global_clipnorm
+        and not tf.distribute.has_strategy()
+        and strategy is tf.distribute.get_strategy()
+        and not any(getattr(v, "overwrite_with_gradient", False) for v in optimizer._trainable_variables)
+    )
+
+
+def warn_of_missing_gradients(optimizer: Any, gradients: list[Any], variables: list[Any]) -> None:
+    """Warn as plain Keras does of variables that have no gradient."""
+    optimizer._filter_empty_gradients(gradients, variables)
+
+
+def slots(optimizer: Any, variable: Any) -> list[Any]:
+    """The optimizer's own variables for `variable`: each of its lists that runs along the trained variables."""
+    index = optimizer._get_variable_index(variable)
+    count = len(optimizer._trainable_variables)
+    found = []
+    for name, value in vars(optimizer).items():
+        is_aligned = isinstance(value, list) and len(value) == count
+        if is_aligned and name != "_trainable_variables" and isinstance(value[index], keras.Variable):
+            found.append(value[index])
+    return found
+
+
+def apply_in_sequence(optimizer: Any, gradient: Any, variable: Any, *, ticks: bool) -> None:
+    """Update one variable in place, one assignment after the other, so that their temporaries are not there at once."""
+    with ExitStack() as stack:
+
+        def after(operation: Any) -> None:
+            stack.enter_context(tf.control_dependencies([operation]))
+
+        def native(target: Any) -> Any:
+            return target._value if isinstance(target, keras.Variable) else target
+
+        def assign(target: Any, value: Any) -> None:
+            target, value = native(target), tf.cast(value, target.dtype)
+            sparse = isinstance(value, tf.IndexedSlices)
+            after(target.scatter_update(value) if sparse else target.assign(value, read_value=False))
+
+        def assign_add(target: Any, value: Any) -> None:
+            target, value = native(target), tf.cast(value, target.dtype)
+            sparse = isinstance(value, tf.IndexedSlices)
+            after(target.scatter_add(value) if sparse else target.assign_add(value, read_value=False))
+
+        def assign_sub(target: Any, value: Any) -> None:
+            target, value = native(target), tf.cast(value, target.dtype)
+            sparse = isinstance(value, tf.IndexedSlices)
+            after(target.scatter_sub(value) if sparse else target.assign_sub(value, read_value=False))
+
+        for name, replacement in (("assign", assign), ("assign_add", assign_add), ("assign_sub", assign_sub)):
+            stack.enter_context(instead(optimizer, name, replacement))
+        optimizer.apply([gradient], [variable])
+        if not ticks:
+            optimizer._iterations.assign_sub(1)
+
+
+def apply_then_commit(optimizer: Any, gradients: list[Any], variables: list[Any], *, ticks: bool) -> None:
+    """Compute every new value of some variables and their slots, and only then put them in place."""
+    with keras.StatelessScope() as scope, ExitStack() as stack:
+
+        def current(target: Any) -> Any:
+            value = scope.get_current_value(target)
+            return target._value.read_value() if value is None else value
+
+        def update(target: Any, value: Any) -> None:
+            scope.add_update((target, value))
+
+        def assign(target: Any, value: Any) -> None:
+            value = tf.cast(value, target.dtype)
+            if isinstance(value, tf.IndexedSlices):
+                value = tf.tensor_scatter_nd_update(current(target), value.indices[:, None], value.values)
+            update(target, value)
+
+        def assign_add(target: Any, value: Any) -> None:
+            value = tf.cast(value, target.dtype)
+            if isinstance(value, tf.IndexedSlices):
+                update(target, tf.tensor_scatter_nd_add(current(target), value.indices[:, None], value.values))
+            else:
+                update(target, current(target) + value)
+
+        def assign_sub(target: Any, value: Any) -> None:
+            value = tf.cast(value, target.dtype)
+            if isinstance(value, tf.IndexedSlices):
+                update(target, tf.tensor_scatter_nd_sub(current(target), value.indices[:, None], value.values))
+            else:
+                update(target, current(target) - value)
+
+        def update_step(given: Any, targets: Any, learning_rate: Any) -> None:
+            for gradient, target in zip(given, targets, strict=True):
+                optimizer.update_step(gradient, target, learning_rate)
+
+        def weight_decay(targets: Any) -> None:
+            for target in targets if optimizer.weight_decay is not None else ():
+                if optimizer._use_weight_decay(target):
+                    rate = tf.cast(optimizer.learning_rate, target.dtype)
+                    decay = tf.cast(optimizer.weight_decay, target.dtype)
+                    assign_sub(target, current(target) * decay * rate)
+
+        def key(target: Any) -> Any:
+            return (target._value if isinstance(target, keras.Variable) else target)._unique_id
+
+        for name, replacement in (
+            ("assign", assign),
+            ("assign_add", assign_add),
+            ("assign_sub", assign_sub),
+            ("_backend_update_step", update_step),
+            ("_apply_weight_decay", weight_decay),
+            ("_var_key", key),
+        ):
+            stack.enter_context(instead(optimizer, name, replacement))
+        optimizer.apply(gradients, variables)
+        touched = [*variables, *(slot for variable in variables for slot in slots(optimizer, variable))]
+        touched += [optimizer._iterations] if ticks else []
+        new = [(target, scope.get_current_value(target)) for target in touched]
+    changed = [(target, value) for target, value in new if value is not None]
+    with tf.control_dependencies([value for _, value in changed]):
+        for target, value in changed:
+            target._value.assign(value, read_value=False)
