@@ -4,7 +4,7 @@ Usage: python seed_runner.py RESULT.json SCRIPT [ARGUMENTS…]
 
 Every `ResourceExhaustedError` is noted as it is made, because most of the scripts catch theirs; so is the error
 that ends the script. The script itself is not changed. With SEED_STOP_AT_FIRST_ERROR set, the process ends there:
-what the script does next can cost minutes.
+what the script does next can cost minutes. With SEED_GUARD set, every model is guarded when its `fit` is called.
 """
 
 from __future__ import annotations
@@ -51,6 +51,26 @@ def watch_tensorflow(errors: list[dict[str, object]], optimizers: list[object], 
     keras.optimizers.Optimizer.__init__ = noted_optimizer
 
 
+def guard_every_fit(raised: list[str]) -> None:
+    import keras
+
+    import fitroom
+    from fitroom.training import keras_seams
+
+    plain = keras.Model.fit
+
+    def fit(self, *args, **kwargs):
+        if keras_seams.hooked(self) is not None:  # called by the guard
+            return plain(self, *args, **kwargs)
+        try:
+            return fitroom.guard(self).fit(*args, **kwargs)
+        except Exception as error:
+            raised.append(type(error).__name__)
+            raise
+
+    keras.Model.fit = fit
+
+
 def count_updates(optimizer) -> int:
     import tensorflow as tf
 
@@ -71,6 +91,7 @@ def main() -> None:
     errors: list[dict[str, object]] = []
     optimizers: list[object] = []
     ended_by = None
+    raised: list[str] = []
     uses_tensorflow = "tensorflow" in Path(script).read_text()
 
     def write() -> None:
@@ -79,11 +100,14 @@ def main() -> None:
             "ended_by": ended_by,
             "updates": sum(count_updates(optimizer) for optimizer in optimizers),
             "peak": peak() if uses_tensorflow else None,
+            "raised_by_fit": raised,
         }
         Path(result).write_text(json.dumps(facts))
 
     if uses_tensorflow:
         watch_tensorflow(errors, optimizers, write)
+        if os.environ.get("SEED_GUARD"):
+            guard_every_fit(raised)
     sys.argv = [script, *arguments]
     try:
         runpy.run_path(script, run_name="__main__")

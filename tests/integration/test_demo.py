@@ -16,7 +16,8 @@ sys.exit(main(["demo"]))
 def test_the_demo_shows_what_a_failed_step_changes(fitroom: Run) -> None:
     done = fitroom("demo", "--json")
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    everything = json.loads(done.stdout)
+    result = everything["plain"]
     changed = {one["name"] for one in result["variables"] if one["changed"]}
     assert result["ran_out"]
     assert result["wanted_bytes"] > 0
@@ -26,6 +27,13 @@ def test_the_demo_shows_what_a_failed_step_changes(fitroom: Run) -> None:
     assert any("seed_generator" in name for name in changed)
     weights = {one["name"] for one in result["variables"] if one["name"].startswith("weights|")}
     assert 0 < len(weights & changed) < len(weights)
+    # Guarded, the same step leaves no trace; and where slices keep the math, the training is carried through.
+    assert not any(one["changed"] for one in everything["guarded"]["variables"])
+    assert "allow=('micro_batch',)" in everything["guarded"]["message"]
+    assert everything["carried"]["out_of_memory"] == 1
+    assert everything["carried"]["updates"] == everything["unlimited"]["updates"] == 4
+    assert everything["unlimited"]["out_of_memory"] == 0
+    assert everything["difference"] < 1e-4
 
 
 def test_without_tensorflow_the_demo_says_what_to_install(python: Run) -> None:

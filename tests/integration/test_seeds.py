@@ -18,13 +18,14 @@ EXPECT: dict[str, dict[str, Any]] = json.loads((SEEDS / "expect.json").read_text
 KINDS = {"device_oom", "host_oom", "no_oom", "own_bug"}
 
 
-def run(python: Run, name: str, folder: Path, limit: str, *, stop: bool) -> dict[str, Any]:
+def run(python: Run, name: str, folder: Path, limit: str, *, stop: bool, guard: bool = False) -> dict[str, Any]:
     """Run a seed script under the watching runner, on the device's or the host's limit."""
     expected = EXPECT[name]
     result = folder / "result.json"
     on_host = expected["kind"] == "host_oom"
     environment = {
         "SEED_STOP_AT_FIRST_ERROR": "1" if stop else "",
+        "SEED_GUARD": "1" if guard else "",
         **pocket.environment("12GiB" if on_host else limit),
     }
     size = parse_bytes(limit)
@@ -58,6 +59,34 @@ def test_a_script_runs_out_at_its_budget_or_does_not(python: Run, tmp_path: Path
         assert errors[0]["resource"] == "host_memory"  # the pocket device is the host's memory, too
         assert errors[0]["certain"]
         assert errors[0]["type"].endswith("MemoryError" if entry["kind"] == "host_oom" else "ResourceExhaustedError")
+
+
+# Adam's update of the large embedding is what does not fit there, and slices of the batch do not make it smaller.
+UPDATE_BOUND = "003_3_large_embedding.py"
+FITS = [name for name, entry in EXPECT.items() if entry["kind"] == "device_oom" and entry["trains_with"] == "fit"]
+LONG = ("003_1_large_batch.py",)  # a minute
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.chaos) if name in LONG else name for name in FITS if name != UPDATE_BOUND],
+)
+def test_a_guarded_fit_is_carried_through(python: Run, tmp_path: Path, name: str) -> None:
+    # WHEN the script runs at its budget, its models guarded
+    facts = run(python, name, tmp_path, EXPECT[name]["budget"], stop=False, guard=True)
+    # THEN its own except is never entered, and it makes as many updates as without a limit
+    assert facts["raised_by_fit"] == []
+    assert facts["ended_by"] is None
+    assert facts["updates"] == EXPECT[name]["updates"]
+    assert len(facts["errors"]) <= 1, "it ran out more than once"
+
+
+@pytest.mark.chaos
+def test_an_update_that_does_not_fit_is_refused_in_words(python: Run, tmp_path: Path) -> None:
+    facts = run(python, UPDATE_BOUND, tmp_path, EXPECT[UPDATE_BOUND]["budget"], stop=False, guard=True)
+    assert facts["raised_by_fit"] == ["DoesNotFit"]
+    assert "update does not fit" in facts["errors"][-1]["text"]
+    assert facts["updates"] == 0
 
 
 @pytest.mark.chaos

@@ -15,10 +15,10 @@ BUDGET = "150MiB"
 
 
 class Demo:
-    """Watch a training run out of memory for real, without a GPU, and see what that leaves behind.
+    """Watch a training run out of memory for real, without a GPU, and be carried through.
 
-    A small CNN is trained with plain Keras on a device with too little memory. Takes under a minute;
-    nothing is written.
+    A small CNN gets a batch that does not fit its device: under plain Keras, guarded, and guarded where slices
+    keep the math. Takes about a minute; nothing is written.
     """
 
     name = "demo"
@@ -28,14 +28,15 @@ class Demo:
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run the training in a process of its own, and show what happened."""
+        """Run the trainings, each in a process of its own, and show what happened."""
         from rich.console import Console
 
-        with Console(stderr=True).status(
-            f"A CNN with BatchNormalization and Dropout trains under plain Keras, within {BUDGET} "
-            "(running out takes ten seconds: TensorFlow waits for memory to come free) …"
-        ):
-            result = _train()
+        result: dict[str, Any] = {}
+        with Console(stderr=True).status("") as status:
+            for name, (mode, budget, words) in _RUNS.items():
+                status.update(f"{words} (running out takes ten seconds: TensorFlow waits for memory to come free) …")
+                result[name] = _train(mode, budget)
+        result["difference"] = _difference(result["carried"].pop("weights"), result["unlimited"].pop("weights"))
         if arguments.json:
             import json
 
@@ -45,7 +46,15 @@ class Demo:
         return 0
 
 
-def _train() -> dict[str, Any]:
+_RUNS = {
+    "plain": ("plain", BUDGET, f"A CNN trains under plain Keras, within {BUDGET}"),
+    "guarded": ("guarded", BUDGET, f"The same, guarded, within {BUDGET}"),
+    "carried": ("carried", BUDGET, f"With layers that treat samples independently, guarded, within {BUDGET}"),
+    "unlimited": ("carried", "4GiB", "The same with memory enough"),
+}
+
+
+def _train(mode: str, budget: str) -> dict[str, Any]:
     import json
     import os
     import subprocess
@@ -56,22 +65,11 @@ def _train() -> dict[str, Any]:
     from fitroom.errors import FitroomError, MissingPackage
 
     if versions.tensorflow(versions.installed()) is None:
-        raise MissingPackage(
-            "The demo trains with TensorFlow, which is not installed", hint="pip install 'fitroom[tf]'"
-        )
-    environment = {
-        **os.environ,
-        **pocket.environment(BUDGET),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "fitroom.demo.training"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        hint = "pip install 'fitroom[tf]'"
+        raise MissingPackage("The demo trains with TensorFlow, which is not installed", hint=hint)
+    environment = {**os.environ, **pocket.environment(budget), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "fitroom.demo.training", mode]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         tail = "\n".join(done.stderr.splitlines()[-15:])
         raise FitroomError(f"The demo's training failed with exit code {done.returncode}", received=f"\n{tail}\n")
@@ -79,18 +77,37 @@ def _train() -> dict[str, Any]:
     return result
 
 
+def _difference(ours: list[list[float]], theirs: list[list[float]]) -> float:
+    """The largest difference of any weight, relative to the largest weight of its variable."""
+    pairs = zip(ours, theirs, strict=True)
+    return max(max(abs(a - b) for a, b in zip(x, y, strict=True)) / max(map(abs, y)) for x, y in pairs)
+
+
 def _show(console: Console, result: dict[str, Any]) -> None:
     from fitroom.report.terminal import changed_variables
     from fitroom.units import format_bytes
 
-    variables = [(*one["name"].split("|", 1), one["changed"]) for one in result["variables"]]
-    changed = sum(one["changed"] for one in result["variables"])
-    wanted = format_bytes(result["wanted_bytes"]) if result["wanted_bytes"] else "more"
+    plain, guarded, carried = result["plain"], result["guarded"], result["carried"]
+    variables = [(*one["name"].split("|", 1), one["changed"]) for one in plain["variables"]]
+    count = len(variables)
+    wanted = format_bytes(plain["wanted_bytes"]) if plain["wanted_bytes"] else "more"
+    console.rule("[bold]Plain Keras[/]", align="left")
     console.print(f"The step ran out of memory: it wanted {wanted} that its {BUDGET} no longer had.")
-    console.print(f"[dim]{result['evidence']}[/]", soft_wrap=True, highlight=False)
-    console.print()
+    console.print(f"[dim]{plain['evidence']}[/]", soft_wrap=True, highlight=False)
     console.print(changed_variables(variables))
     console.print(
-        f"\n{changed} of {len(variables)} variables are no longer what they were, though the step failed: "
-        "catch the error, take a smaller batch and go on, and you train another model from the one you asked for."
+        f"{sum(one['changed'] for one in plain['variables'])} of {count} variables are no longer what they were, "
+        "though the step failed: catch the error, take a smaller batch and go on, and you train another model."
+    )
+    console.print()
+    console.rule("[bold]fitroom.guard(model)[/]", align="left")
+    console.print(f"{sum(one['changed'] for one in guarded['variables'])} of {count} variables changed. It says:")
+    console.print(f"[dim]{guarded['message']}[/]", highlight=False)
+    console.print()
+    console.rule("[bold]fitroom.guard(model), with LayerNormalization and no Dropout[/]", align="left")
+    times = "once" if carried["out_of_memory"] == 1 else f"{carried['out_of_memory']} times"
+    console.print(
+        f"Carried through: ran out of memory {times}, then ran in slices of at most {carried['slice']}, and made "
+        f"{carried['updates']} updates. Its weights are those of a run with memory enough, to within "
+        f"{result['difference']:.0e} of the largest weight."
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Explain:
-    """Explain a guarantee or a face of running out of memory in full.
+    """Explain a guarantee, a remedy or a face of running out of memory in full.
 
     Without a code, lists all of them.
     """
@@ -44,8 +44,9 @@ def all_pages() -> list[Page]:
     """Every page of every registry."""
     from fitroom.core.guarantees import GUARANTEES
     from fitroom.oom import PAGES
+    from fitroom.remedies import PAGES as REMEDIES
 
-    return [*GUARANTEES, *PAGES]
+    return [*GUARANTEES, *REMEDIES, *PAGES]
 
 
 def find(code: str) -> Page:

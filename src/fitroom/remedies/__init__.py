@@ -1,4 +1,4 @@
-"""Ways to need less memory: one file each, and one explicit tuple. A remedy gives settings; `steps/` carries them out."""
+"""Ways to need less memory: one file each, one explicit tuple. A remedy gives settings; `steps/` carries them out."""
 
 from __future__ import annotations
 

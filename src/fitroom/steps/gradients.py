@@ -19,7 +19,6 @@ from fitroom.steps.compiled import Compiled
 from fitroom.steps.losses import ExtraKind, Tally, weighed
 from fitroom.steps.state import State, native
 
-
 MOST_LOSSES = 32  # the totals of a batch's losses have one shape, whatever the model
 
 
@@ -268,4 +267,3 @@ def _any_batch(data: Any) -> Any:
 
 def _first(data: Any) -> Any:
     return next(leaf for leaf in tf.nest.flatten(data) if leaf is not None)
-

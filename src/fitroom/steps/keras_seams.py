@@ -74,7 +74,11 @@ def weighed_losses(
     compile_loss = model._compile_loss
 
     def reduce_weighted_values(
-        values: Any, sample_weight: Any = None, mask: Any = None, reduction: Any = "sum_over_batch_size", dtype: Any = None
+        values: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        reduction: Any = "sum_over_batch_size",
+        dtype: Any = None,
     ) -> Any:
         reduced = plain(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
         return weigh(reduced, sample_weight, mask, reduction)
@@ -102,7 +106,8 @@ def weighed_losses(
 def uses_keras_own_step(model: Any) -> bool:
     """Whether `train_step` and `compute_loss` are Keras' own, so that each loss term can be weighed by itself."""
     return all(
-        getattr(type(model), name) is getattr(keras.Model, name) for name in ("train_step", "compute_loss", "compute_metrics")
+        getattr(type(model), name) is getattr(keras.Model, name)
+        for name in ("train_step", "compute_loss", "compute_metrics")
     )
 
 

@@ -33,8 +33,8 @@ class Tally:
 
     amounts: list[Any] = field(default_factory=list)
     counted: bool = False  # whether any amount depends on more than the number of samples
-    # What each loss tracker would have been fed, by its place, and whether with a weight: Keras gives none where it does not know
-    # the batch size when tracing.
+    # What each loss tracker would have been fed, by its place, and whether with a weight: Keras gives none where it
+    # does not know the batch size when tracing.
     tracked: dict[int, tuple[Any, bool]] = field(default_factory=dict)
 
 

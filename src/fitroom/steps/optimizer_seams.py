@@ -10,7 +10,14 @@ import tensorflow as tf
 
 from fitroom.steps.keras_seams import instead, written_variables
 
-__all__ = ["apply_in_sequence", "apply_then_commit", "is_separable", "slots", "warn_of_missing_gradients", "written_variables"]
+__all__ = [
+    "apply_in_sequence",
+    "apply_then_commit",
+    "is_separable",
+    "slots",
+    "warn_of_missing_gradients",
+    "written_variables",
+]
 
 # Their update of one variable looks at that variable, its slots and the iteration only.
 _SEPARABLE = (

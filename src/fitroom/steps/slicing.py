@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import tensorflow as tf
@@ -47,7 +48,7 @@ def bounds(samples: int, size: int) -> list[tuple[int, int]]:
     edges = [0]
     for index in range(count):
         edges.append(edges[-1] + small + (index < extra))
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def _leaves(data: Any) -> list[Any]:

@@ -36,6 +36,14 @@ class State:
         for variable, value in zip(self.variables, values, strict=True):
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
+    def refill(self, arrays: list[Any]) -> None:
+        """Put back values that were kept on the host, in the room that the variables themselves take."""
+        for variable, array in zip(self.variables, arrays, strict=True):
+            # What there is now goes first: while memory is short, there is no room for both.
+            empty = tf.zeros([0], variable.dtype)
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=empty, validate_shape=False)
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.constant(array))
+
 
 def _read(variable: Any) -> Any:
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)

@@ -201,7 +201,10 @@ class Keeper:
     def put_back(self) -> None:
         """Have everything be as it was, the last change first."""
         for state, values in reversed(self._kept):
-            state.write([tf.convert_to_tensor(value) for value in values])
+            if values and isinstance(values[0], np.ndarray):
+                state.refill(values)
+            else:
+                state.write(values)
 
 
 def _bytes(variable: Any) -> int:

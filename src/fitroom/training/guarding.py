@@ -48,7 +48,9 @@ def guard(
         >>> model = fitroom.guard(model)
         >>> model.fit(x, y, batch_size=512)
     """
-    options = _Options(read_plan(plan), read_allowed(allow), devices.budget(budget).bytes if budget is not None else None)
+    options = _Options(
+        read_plan(plan), read_allowed(allow), devices.budget(budget).bytes if budget is not None else None
+    )
     problem = keras_seams.check(model)
     if problem is not None:
         warnings.warn(f"fitroom does not guard this model: {problem}. It trains as without fitroom.", stacklevel=2)
@@ -98,10 +100,11 @@ class _Guard:
         def fit(*args: Any, **kwargs: Any) -> Any:
             self._in_fit = True
             try:
-                return plain_fit(*args, **kwargs)
+                history = plain_fit(*args, **kwargs)
             finally:
                 self._in_fit = False
-                self.say()
+            self.say()  # where fit raised, the error tells what there is to tell
+            return history
 
         keras_seams.hook(self.model, self, make_train_function=self.make_train_function, fit=fit)
 

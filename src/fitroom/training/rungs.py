@@ -1,17 +1,18 @@
 """How large may a slice be? From what is known, not by halving.
 
 A real out-of-memory error costs ten seconds, so after the first one the size is learned without another: the batch
-is cut so that its first slice is tiny, the memory it took tells how large the next may be, and so on. Every slice counts
-towards the batch's gradient, so nothing of this is wasted.
+is cut so that its first slice is tiny, the memory it took tells how large the next may be, and so on. Every slice
+counts towards the batch's gradient, so nothing of this is wasted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# Peaks grow in steps and vary by up to ±5 % from run to run (the executor is parallel), and small slices
-# underestimate large ones by 3 to 21 %.
-MARGIN = 1.25
+# Peaks vary by up to ±5 % from run to run (the executor is parallel), small slices underestimate large ones by 3 to
+# 21 %, and what is free is rarely in one piece. A slice a little too small costs next to nothing, one too large ten
+# seconds.
+MARGIN = 1.5
 NOISE = 1.05
 GROWTH = 4
 
@@ -22,7 +23,7 @@ class Sizes:
 
     Attributes:
         size: the size in force; None for the whole batch.
-        ceiling: a size that has failed: slices stay below it.
+        ceiling: slices stay below it, since something failed.
         points: what slices of a size took, in bytes above what was in use before.
     """
 
@@ -32,8 +33,12 @@ class Sizes:
     learning: bool = False
 
     def failed(self, size: int) -> None:
-        """A slice, or a batch, of `size` ran out of memory: learn anew, below it."""
-        self.ceiling = min(size, self.ceiling) if self.ceiling else size
+        """A slice, or a batch, of `size` ran out of memory: learn anew, below it.
+
+        Where the size came from what was learned, that was too hopeful: half of it at most, from then on.
+        """
+        most = size if self.size is None else size // 2 + 1
+        self.ceiling = max(2, min(most, self.ceiling or most))
         self.points = [(one, need) for one, need in self.points if one < self.ceiling]
         self.learning = True
         self.size = 1
