@@ -22,6 +22,8 @@ _HOMES = {
     "FitroomError": "fitroom.errors",
     "DoesNotFit": "fitroom.training.does_not_fit",
     "guard": "fitroom.training.guarding",
+    "load_ipython_extension": "fitroom.training.notebook",  # %load_ext fitroom
+    "unload_ipython_extension": "fitroom.training.notebook",
     "unguard": "fitroom.training.guarding",
 }
 

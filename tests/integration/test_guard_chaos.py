@@ -1,0 +1,105 @@
+"""The long run: a thousand faults anywhere in the step, and real budgets. In `make chaos`; a taste of it in `make test`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fitroom
+from fitroom.devices import pocket
+from fitroom.steps import keras_seams
+from fitroom.training.guarding import events
+from fitroom.units import MIB
+from tests.faults import Fault
+from tests.guard_cases import BATCH, LABELS, MODELS, OPTIMIZERS, make
+from tests.integration.test_guard_faults import watch_rollbacks
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
+
+
+def now_and_then(seed: str, chance: float = 0.2, apart: int = 25) -> Callable[[int], bool]:
+    """Strikes at random, but leaves the step time to come through."""
+    generator, last = random.Random(seed), 0
+
+    def strikes(call: int) -> bool:
+        nonlocal last
+        struck = call - last > apart and generator.random() < chance
+        last = call if struck else last
+        return struck
+
+    return strikes
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("where", ["forward", "gradient", "update"])
+def test_faults_inside_the_graph(name: str, optimizer: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = Fault(at_calls=now_and_then(f"{name} {optimizer} {where}"))
+    model = fitroom.guard(make(name, optimizer, fault, where), allow=("micro_batch",))
+    left = watch_rollbacks(model, monkeypatch)
+    epochs = 0
+    while fault.strikes < 45:
+        model.fit(MODELS[name][1], LABELS, batch_size=BATCH, epochs=5, verbose=0)
+        epochs += 5
+    assert [one for one in left if one] == []
+    assert int(model.optimizer.iterations) == 3 * epochs
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_faults_between_compiled_programs(
+    name: str, optimizer: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under XLA no fault can be placed inside: it strikes before a program runs, or when it has run."""
+    call, strikes, struck = keras_seams.call_flat, now_and_then(f"{name} {optimizer} {when}"), 0
+    calls = 0
+
+    def faulty(function: Any, tensors: list[Any]) -> Any:
+        nonlocal calls, struck
+        # Only the gradients' program: an update that has run is done, and a reading changes nothing.
+        is_gradients = "_step" in function.name and "apply" not in function.name
+        calls += is_gradients
+        strike = is_gradients and strikes(calls)
+        result = None if strike and when == "before" else call(function, tensors)
+        if strike:
+            struck += 1
+            raise tf.errors.ResourceExhaustedError(None, None, "Out of memory while trying to allocate (injected)")
+        return result
+
+    monkeypatch.setattr(keras_seams, "call_flat", faulty)
+    model = fitroom.guard(make(name, optimizer, jit_compile=True), allow=("micro_batch",))
+    left = watch_rollbacks(model, monkeypatch)
+    epochs = 0
+    while struck < 10:
+        model.fit(MODELS[name][1], LABELS, batch_size=BATCH, epochs=5, verbose=0)
+        epochs += 5
+    assert [one for one in left if one] == []
+    assert int(model.optimizer.iterations) == 3 * epochs
+
+
+@pytest.mark.parametrize("name", ["cnn_layer_norm", "transformer", "lstm"])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+def test_real_budgets(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    repeats = 4096 // len(LABELS)
+    x, y = np.concatenate([MODELS[name][1]] * repeats), np.concatenate([LABELS] * repeats)
+    plain = make(name, "adam")
+    before = pocket.use().current
+    pocket.reset_peak()
+    plain.train_on_batch(x, y)
+    need = pocket.use().peak - before
+    model = fitroom.guard(make(name, "adam"))
+    left = watch_rollbacks(model, monkeypatch)
+    with pocket.ballast(int(need * share) // MIB * MIB):
+        monkeypatch.setattr(pocket, "limit", lambda: pocket.use().current + int(need * share))
+        for _ in range(3):
+            model.train_on_batch(x, y)
+    assert left
+    assert [one for one in left if one] == []
+    assert int(model.optimizer.iterations) == 3
+    assert len([event for event in events(model) if event.kind == "oom"]) <= 2
