@@ -30,7 +30,7 @@ def test_the_demo_shows_what_a_failed_step_changes(fitroom: Run) -> None:
     # Guarded, the same step leaves no trace; and where slices keep the math, the training is carried through.
     assert not any(one["changed"] for one in everything["guarded"]["variables"])
     assert "allow=('micro_batch',)" in everything["guarded"]["message"]
-    assert everything["carried"]["out_of_memory"] == 1
+    assert 1 <= everything["carried"]["out_of_memory"] <= 2
     assert everything["carried"]["updates"] == everything["unlimited"]["updates"] == 4
     assert everything["unlimited"]["out_of_memory"] == 0
     assert everything["difference"] < 1e-4

@@ -1,4 +1,4 @@
-"""The long run: a thousand faults anywhere in the step, and real budgets. In `make chaos`; a taste of it in `make test`."""
+"""The long run: a thousand faults anywhere in the step, and real budgets: `make chaos`."""
 
 from __future__ import annotations
 
