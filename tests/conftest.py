@@ -14,7 +14,8 @@ from fitroom.devices import pocket
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # an allocator's dump is hundreds of lines
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are the same on a machine with a GPU
-os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = "1"  # the same bits every time
+THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+os.environ.update(dict.fromkeys(THREADS, "1"))  # in this process the same bits every time
 os.environ.update(pocket.environment("2GiB"))  # tests in this process run on the pocket device
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +36,8 @@ def python() -> Run:
     def run(*arguments: str, env: dict[str, str] | None = None, **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # type: ignore[call-overload, no-any-return]
             [sys.executable, *arguments],
-            env={**os.environ, **(env or {})},
+            # A process of its own runs as a user's would, with all threads: some pipelines need more than one.
+            env={**{name: value for name, value in os.environ.items() if name not in THREADS}, **(env or {})},
             capture_output=True,
             text=True,
             check=False,

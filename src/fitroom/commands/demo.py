@@ -78,9 +78,9 @@ def _train(mode: str, budget: str) -> dict[str, Any]:
 
 
 def _difference(ours: list[list[float]], theirs: list[list[float]]) -> float:
-    """The largest difference of any weight, relative to the largest weight of its variable."""
-    pairs = zip(ours, theirs, strict=True)
-    return max(max(abs(a - b) for a, b in zip(x, y, strict=True)) / max(map(abs, y)) for x, y in pairs)
+    """The largest difference of any weight, relative to the largest weight."""
+    pairs = [(a, b) for x, y in zip(ours, theirs, strict=True) for a, b in zip(x, y, strict=True)]
+    return max(abs(a - b) for a, b in pairs) / max(abs(b) for _, b in pairs)
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
