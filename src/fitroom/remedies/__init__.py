@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from fitroom.core import Plan, Remedy
 from fitroom.errors import UsageError
 from fitroom.remedies import micro_batch
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from fitroom.core import Plan, Remedy
 
 REMEDIES = (micro_batch,)
 NAMES = tuple(module.NAME for module in REMEDIES)
@@ -17,6 +21,8 @@ def read_plan(plan: Plan | str | None) -> Plan:
     Raises:
         UsageError: if a remedy is not known, or its setting makes no sense.
     """
+    from fitroom.core import Plan  # `fitroom explain` needs the pages only
+
     if isinstance(plan, Plan):
         return plan
     if plan is None or plan.strip() in ("", "plain"):

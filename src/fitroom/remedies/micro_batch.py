@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fitroom.core import Page, Remedy
+from fitroom.core import Page
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from fitroom.core import Remedy
 
 NAME = "micro_batch"
 
@@ -24,4 +29,6 @@ PAGE = Page(
 
 def remedy(slices: int, *, exact: bool = True) -> Remedy:
     """`micro_batch` with this many slices."""
+    from fitroom.core import Remedy  # `fitroom explain` needs the page only
+
     return Remedy(NAME, slices, exact=exact)
