@@ -11,8 +11,10 @@ import tensorflow as tf
 from fitroom.steps.keras_seams import instead, written_variables
 
 __all__ = [
+    "apply_in_rows",
     "apply_in_sequence",
     "apply_then_commit",
+    "can_apply_in_rows",
     "is_separable",
     "slots",
     "warn_of_missing_gradients",
@@ -23,6 +25,10 @@ __all__ = [
 _SEPARABLE = (
     "SGD", "Adam", "AdamW", "Adamax", "RMSprop", "Adagrad", "Adadelta", "Ftrl", "Lion", "Adafactor",
 )  # fmt: skip
+
+
+# And of these, no element's update looks at another element.
+_BY_ELEMENT = ("SGD", "Adam", "AdamW", "Adamax", "RMSprop", "Adagrad", "Adadelta", "Ftrl", "Lion")
 
 
 def is_separable(optimizer: Any, strategy: Any) -> bool:
@@ -92,7 +98,77 @@ def apply_in_sequence(optimizer: Any, gradient: Any, variable: Any, *, ticks: bo
 
 def apply_then_commit(optimizer: Any, gradients: list[Any], variables: list[Any], *, ticks: bool) -> None:
     """Compute every new value of some variables and their slots, and only then put them in place."""
+    touched = [*variables, *(slot for variable in variables for slot in slots(optimizer, variable))]
+    touched += [optimizer._iterations] if ticks else []
+    new = _computed(optimizer, gradients, variables, touched, {})
+    changed = [(target, value) for target, value in zip(touched, new, strict=True) if value is not None]
+    with tf.control_dependencies([value for _, value in changed]):
+        for target, value in changed:
+            target._value.assign(value, read_value=False)
+
+
+def can_apply_in_rows(optimizer: Any, variable: Any) -> bool:
+    """Whether some rows of a variable can be updated without the others."""
+    return (
+        type(optimizer).__name__ in _BY_ELEMENT
+        and optimizer.clipnorm is None
+        and variable.constraint is None
+        and len(variable.shape) > 1
+        and all(slot.shape == variable.shape for slot in slots(optimizer, variable))
+    )
+
+
+def apply_in_rows(optimizer: Any, gradient: Any, variable: Any, rows: int, *, ticks: bool) -> None:
+    """Update one variable in place, some rows at a time, so that temporaries are of the size of these rows."""
+    targets = [variable, *slots(optimizer, variable)]
+    handles = [target._value.handle for target in targets]
+    count = variable.shape[0]
+
+    def more(start: Any) -> Any:
+        return start < count
+
+    def body(start: Any) -> Any:
+        stop = tf.minimum(start + rows, count)
+        places = tf.range(start, stop)
+        # A gather copies; a slice of the whole value would share its buffer, and have the write copy all of it.
+        now = [
+            tf.raw_ops.ResourceGather(resource=handle, indices=places, dtype=variable.dtype) for handle in handles
+        ]
+        known = dict(zip((id(target) for target in targets), now, strict=True))
+        new = _computed(optimizer, [_rows_of(gradient, start, stop)], [variable], targets, known)
+        with tf.control_dependencies(new):
+            for handle, value in zip(handles, new, strict=True):
+                tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=places, updates=value)
+        return stop
+
+    end = tf.while_loop(more, body, [tf.constant(0)], parallel_iterations=1)
+    with tf.control_dependencies([tf.identity(end)]):
+        for handle in handles:
+            # Writing rows has had every read be a copy. From here on reads share the buffer again.
+            tf.raw_ops.DisableCopyOnRead(resource=handle)
+        if ticks:
+            optimizer._iterations.assign_add(1)
+
+
+def _rows_of(gradient: Any, start: Any, stop: Any) -> Any:
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient[start:stop]
+    start, stop = (tf.cast(one, gradient.indices.dtype) for one in (start, stop))
+    within = (gradient.indices >= start) & (gradient.indices < stop)
+    values, indices = tf.boolean_mask(gradient.values, within), tf.boolean_mask(gradient.indices, within)
+    shape = tf.concat([tf.cast([stop - start], tf.int32), tf.shape(gradient.values)[1:]], 0)
+    return tf.IndexedSlices(values, indices - start, shape)
+
+
+def _computed(
+    optimizer: Any, gradients: list[Any], variables: list[Any], touched: list[Any], known: dict[int, Any]
+) -> list[Any]:
+    """What `apply` would make of each of `touched`; None where it leaves it alone.
+
+    `known` has values to take instead of variables' own, by the variables' ids.
+    """
     with keras.StatelessScope() as scope, ExitStack() as stack:
+        scope.state_mapping.update(known)
 
         def current(target: Any) -> Any:
             value = scope.get_current_value(target)
@@ -145,10 +221,4 @@ def apply_then_commit(optimizer: Any, gradients: list[Any], variables: list[Any]
         ):
             stack.enter_context(instead(optimizer, name, replacement))
         optimizer.apply(gradients, variables)
-        touched = [*variables, *(slot for variable in variables for slot in slots(optimizer, variable))]
-        touched += [optimizer._iterations] if ticks else []
-        new = [(target, scope.get_current_value(target)) for target in touched]
-    changed = [(target, value) for target, value in new if value is not None]
-    with tf.control_dependencies([value for _, value in changed]):
-        for target, value in changed:
-            target._value.assign(value, read_value=False)
+        return [scope.get_current_value(target) for target in touched]

@@ -40,6 +40,7 @@ class State:
         """Put back values that were kept on the host, in the room that the variables themselves take."""
         for variable, array in zip(self.variables, arrays, strict=True):
             # What there is now goes first: while memory is short, there is no room for both.
+            tf.raw_ops.DisableCopyOnRead(resource=variable.handle)
             empty = tf.zeros([0], variable.dtype)
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=empty, validate_shape=False)
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.constant(array))

@@ -3,7 +3,7 @@
 Plain Keras applies each gradient as soon as the backward pass gives it. Here all of them are there first, so the
 update is made in units, the most demanding first, each gradient let go as it is used up:
 
-    large variable     one at a time, its temporaries one after the other
+    large variable     one at a time, its temporaries one after the other; after `tighten`, some rows at a time
     the small ones     together, computed first and then put in place: that part cannot fail half-way
     anything else      optimizers that look at all variables at once (global clipping, averages, loss scaling, own
                        accumulation) and strategies: the whole of `apply` in one unit
@@ -25,6 +25,7 @@ from fitroom.steps.state import State, native
 from fitroom.units import MIB
 
 LARGE = 4 * MIB
+ROWS = MIB // 2  # how much of a large variable is updated at a time where memory is short
 KEEP_ON_DEVICE = 16 * MIB
 
 
@@ -53,6 +54,14 @@ class Update:
         finally:
             if not done:
                 keeper.put_back()
+
+    def tighten(self) -> bool:
+        """Take less memory from now on, at some cost in time. False where there is nothing left to save."""
+        large = [unit for unit in self._units or [] if isinstance(unit, _Large) and unit.can_go_in_rows]
+        changed = [unit for unit in large if not unit.in_rows]
+        for unit in changed:
+            unit.in_rows = True
+        return bool(changed)
 
     def _make_units(self, gradients: list[Any]) -> list[_Unit]:
         places = [index for index, gradient in enumerate(gradients) if gradient is not None]
@@ -138,7 +147,13 @@ class _Large(_Unit):
         def sparse(gradient: Any) -> None:
             optimizer_seams.apply_in_sequence(optimizer, gradient, variable, ticks=self.ticks)
 
-        self._dense, self._sparse = Compiled(dense), Compiled(sparse)
+        def rows(gradient: Any) -> None:
+            count = max(1, ROWS * int(variable.shape[0]) // _bytes(variable))
+            optimizer_seams.apply_in_rows(optimizer, gradient, variable, count, ticks=self.ticks)
+
+        self.in_rows = False
+        self.can_go_in_rows = optimizer_seams.can_apply_in_rows(optimizer, variable)
+        self._dense, self._sparse, self._rows = Compiled(dense), Compiled(sparse), Compiled(rows)
         self._state = State(native([variable, *optimizer_seams.slots(optimizer, variable), optimizer.iterations]))
 
     def state(self, gradients: list[Any]) -> State:
@@ -146,8 +161,8 @@ class _Large(_Unit):
 
     def run(self, gradients: list[Any]) -> None:
         gradient, gradients[self.index] = gradients[self.index], None
-        if isinstance(gradient, tf.IndexedSlices):
-            self._sparse(gradient)
+        if self.in_rows or isinstance(gradient, tf.IndexedSlices):
+            (self._rows if self.in_rows else self._sparse)(gradient)
             return
         tf.raw_ops.AssignVariableOp(resource=self._box.handle, value=gradient, validate_shape=False)
         del gradient

@@ -158,6 +158,9 @@ class GuardedStep:
         # Nothing smaller is left to try. Where the error names no size it may pass: another process, a moment.
         hopeless = found.wanted_bytes is not None or self._failures >= _TRIES
         if self._phase == "update":
+            if self.update is not None and self.update.tighten():
+                self.tell("leaner_update")
+                return
             if self._failures >= (2 if found.wanted_bytes is not None else _TRIES):
                 raise self._does_not_fit("The optimizer's update does not fit", found)
             return

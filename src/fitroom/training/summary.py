@@ -28,6 +28,8 @@ def closing_line(events: Sequence[Event]) -> str | None:
             parts.append(f"allowed by you, and not the math of whole batches: {last['changed']}")
         if last["random"]:
             parts.append("random layers drew other numbers of the same distribution")
-    elif ooms:
+    if any(event.kind == "leaner_update" for event in events):
+        parts.append("large weights were updated some rows at a time")
+    if ooms and not rungs:
         parts.append("the result is exactly that of plain fit")
     return "fitroom: " + "; ".join(parts) + "."
