@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from typing import Any
 
 import keras
@@ -143,6 +144,29 @@ def test_large_variables_are_put_back_bit_for_bit(optimizer: str, monkeypatch: p
     assert changed(before, state(model)) == []
 
 
+@pytest.mark.parametrize("name", ["cnn_layer_norm", "lstm"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_an_update_that_runs_out_goes_on_in_rows_with_the_same_result(
+    name: str, optimizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN variables that count as large, and two faults: in the update as it is, and in one of its rows
+    monkeypatch.setattr("fitroom.steps.update.LARGE", 1)
+    monkeypatch.setattr("fitroom.steps.update.ROWS", 64)
+    monkeypatch.setattr("fitroom.steps.update.KEEP_ON_DEVICE", 0)
+    fault = Fault(at_calls={2, 4})
+    model = fitroom.guard(make(name, optimizer, fault, "update"))
+    left = watch_rollbacks(model, monkeypatch)
+    plain = make(name, optimizer)
+    # WHEN both train
+    for one in (model, plain):
+        one.fit(MODELS[name][1], LABELS, batch_size=BATCH, epochs=2, verbose=0, shuffle=False)
+    # THEN nothing was left by the faults, and the guarded one ends where plain training does, to the bit
+    assert fault.strikes == 2
+    assert left == [[], []]
+    assert [event.kind for event in events(model)] == ["oom", "leaner_update", "oom"]
+    assert changed(state(plain), state(model)) == []
+
+
 def test_twenty_epochs_of_faults_lose_and_double_no_batch() -> None:
     """Each sample moves a weight of its own by exactly 1 when it is trained on: the weights count the visits."""
     samples, chance = 50, random.Random(1)
@@ -214,3 +238,24 @@ def test_an_interrupt_in_the_step_is_not_swallowed_and_leaves_no_trace(monkeypat
     with pytest.raises(KeyboardInterrupt):
         model.train_on_batch(x, LABELS[:8])
     assert changed(before, state(model)) == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_while_the_update_is_made_waits_for_its_end(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, plain = fitroom.guard(make("cnn_batch_norm", "adam")), make("cnn_batch_norm", "adam")
+    update = Update.__call__
+
+    def interrupted(self: Any, gradients: Any) -> None:
+        if when == "after":
+            update(self, gradients)
+        signal.raise_signal(signal.SIGINT)
+        if when == "before":
+            update(self, gradients)
+
+    monkeypatch.setattr(Update, "__call__", interrupted)
+    x = MODELS["cnn_batch_norm"][1][:8]
+    with pytest.raises(KeyboardInterrupt):
+        model.train_on_batch(x, LABELS[:8])
+    plain.train_on_batch(x, LABELS[:8])
+    assert changed(state(plain), state(model)) == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

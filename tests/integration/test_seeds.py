@@ -44,7 +44,24 @@ def test_every_script_has_an_entry_and_every_entry_a_script() -> None:
     assert {entry["kind"] for entry in EXPECT.values()} <= KINDS
 
 
-@pytest.mark.parametrize("name", [name for name, entry in EXPECT.items() if entry["kind"].endswith("_oom")])
+RESCUED = [name for name, entry in EXPECT.items() if entry["kind"] == "device_oom" and entry["trains_with"] == "fit"]
+LONG = ("003_1_large_batch.py",)  # a minute
+# Each real out-of-memory error costs ten seconds: where the guarded run shows that the script runs out, and that the
+# error is recognised, the plain run is left to `make chaos`.
+PLAIN = [
+    pytest.param(name, marks=pytest.mark.chaos) if name in RESCUED else name
+    for name, entry in EXPECT.items()
+    if entry["kind"].endswith("_oom")
+]
+
+
+def check_recognised(error: dict[str, Any], kind: str) -> None:
+    assert error["resource"] == "host_memory"  # the pocket device is the host's memory, too
+    assert error["certain"]
+    assert error["type"].endswith("MemoryError" if kind == "host_oom" else "ResourceExhaustedError")
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_a_script_runs_out_at_its_budget_or_does_not(python: Run, tmp_path: Path, name: str) -> None:
     # WHEN the script runs plainly at its budget
     entry = EXPECT[name]
@@ -56,37 +73,21 @@ def test_a_script_runs_out_at_its_budget_or_does_not(python: Run, tmp_path: Path
         assert facts["updates"] == entry["updates"]
     else:
         assert errors, "it did not run out"
-        assert errors[0]["resource"] == "host_memory"  # the pocket device is the host's memory, too
-        assert errors[0]["certain"]
-        assert errors[0]["type"].endswith("MemoryError" if entry["kind"] == "host_oom" else "ResourceExhaustedError")
-
-
-# Adam's update of the large embedding is what does not fit there, and slices of the batch do not make it smaller.
-UPDATE_BOUND = "003_3_large_embedding.py"
-FITS = [name for name, entry in EXPECT.items() if entry["kind"] == "device_oom" and entry["trains_with"] == "fit"]
-LONG = ("003_1_large_batch.py",)  # a minute
+        check_recognised(errors[0], entry["kind"])
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.chaos) if name in LONG else name for name in FITS if name != UPDATE_BOUND],
+    "name", [pytest.param(name, marks=pytest.mark.chaos) if name in LONG else name for name in RESCUED]
 )
 def test_a_guarded_fit_is_carried_through(python: Run, tmp_path: Path, name: str) -> None:
     # WHEN the script runs at its budget, its models guarded
     facts = run(python, name, tmp_path, EXPECT[name]["budget"], stop=False, guard=True)
-    # THEN its own except is never entered, and it makes as many updates as without a limit
+    # THEN it runs out for real, its own except is never entered, and it makes as many updates as without a limit
+    check_recognised(facts["errors"][0], "device_oom")
     assert facts["raised_by_fit"] == []
     assert facts["ended_by"] is None
     assert facts["updates"] == EXPECT[name]["updates"]
     assert len(facts["errors"]) <= 2, "it ran out again and again"  # one, unless the pipeline moved meanwhile
-
-
-@pytest.mark.chaos
-def test_an_update_that_does_not_fit_is_refused_in_words(python: Run, tmp_path: Path) -> None:
-    facts = run(python, UPDATE_BOUND, tmp_path, EXPECT[UPDATE_BOUND]["budget"], stop=False, guard=True)
-    assert facts["raised_by_fit"] == ["DoesNotFit"]
-    assert "update does not fit" in facts["errors"][-1]["text"]
-    assert facts["updates"] == 0
 
 
 @pytest.mark.chaos

@@ -131,9 +131,7 @@ def apply_in_rows(optimizer: Any, gradient: Any, variable: Any, rows: int, *, ti
         stop = tf.minimum(start + rows, count)
         places = tf.range(start, stop)
         # A gather copies; a slice of the whole value would share its buffer, and have the write copy all of it.
-        now = [
-            tf.raw_ops.ResourceGather(resource=handle, indices=places, dtype=variable.dtype) for handle in handles
-        ]
+        now = [tf.raw_ops.ResourceGather(resource=handle, indices=places, dtype=variable.dtype) for handle in handles]
         known = dict(zip((id(target) for target in targets), now, strict=True))
         new = _computed(optimizer, [_rows_of(gradient, start, stop)], [variable], targets, known)
         with tf.control_dependencies(new):

@@ -20,6 +20,7 @@ from fitroom.steps.state import State
 from fitroom.steps.update import Update
 from fitroom.training.does_not_fit import DoesNotFit
 from fitroom.training.rungs import Sizes
+from fitroom.training.uninterrupted import uninterrupted
 from fitroom.units import format_bytes
 
 _TRIES = 3  # failures in a row with nothing smaller left to try
@@ -86,8 +87,9 @@ class GuardedStep:
         if self.update is None:
             self.update = Update(self.model, self.gradients.variables)
         self._phase = "update"
-        self.update(gradients)
-        self._before = None
+        with uninterrupted():
+            self.update(gradients)
+            self._before = None
         self._failures = 0
         self._tell_rung(sizes)
         return logs

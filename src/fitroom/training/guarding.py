@@ -17,6 +17,7 @@ from fitroom.steps.gradients import Unsupported
 from fitroom.training import keras_seams
 from fitroom.training.guarded_step import GuardedStep
 from fitroom.training.summary import closing_line
+from fitroom.units import format_bytes
 
 _HOOKS = ("make_train_function", "fit")
 
@@ -48,9 +49,7 @@ def guard(
         >>> model = fitroom.guard(model)
         >>> model.fit(x, y, batch_size=512)
     """
-    options = _Options(
-        read_plan(plan), read_allowed(allow), devices.budget(budget).bytes if budget is not None else None
-    )
+    options = _Options(read_plan(plan), read_allowed(allow), _enforced(budget))
     problem = keras_seams.check(model)
     if problem is not None:
         warnings.warn(f"fitroom does not guard this model: {problem}. It trains as without fitroom.", stacklevel=2)
@@ -72,6 +71,20 @@ def events(model: Any) -> tuple[Event, ...]:
     """What has happened to a guarded model so far."""
     found = keras_seams.hooked(model)
     return tuple(found.events) if found is not None else ()
+
+
+def _enforced(asked: int | str | None) -> int | None:
+    """The budget in bytes; where TensorFlow runs already and cannot keep to it any more, a warning says so."""
+    if asked is None:
+        return None
+    budget = devices.enforce(devices.budget(asked))
+    if not budget.enforced:
+        warnings.warn(
+            f"The budget of {format_bytes(budget.bytes)} only decides how large slices are: TensorFlow has started "
+            "without this limit and may take more",
+            stacklevel=3,
+        )
+    return budget.bytes
 
 
 class _Options:
