@@ -8,7 +8,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-BENCHMARKS = ("startup", "overhead")
+BENCHMARKS = ("startup", "overhead", "first_step", "slices", "rescue")
 
 
 def main(names: list[str]) -> int:

@@ -31,18 +31,18 @@ def mlp(**options: Any) -> Any:
     return _compiled(keras.Sequential(layers), **options)
 
 
-def cnn(**options: Any) -> Any:
+def cnn(dropout: float = 0.1, **options: Any) -> Any:
     keras.utils.set_random_seed(0)
     layers = [keras.Input((32, 32, 3))]
     for filters in (16, 32):
         layers += [kl.Conv2D(filters, 3, padding="same", activation="relu"), kl.LayerNormalization(), kl.MaxPooling2D()]
-    return _compiled(keras.Sequential([*layers, kl.Dropout(0.1), kl.Flatten(), kl.Dense(10)]), **options)
+    return _compiled(keras.Sequential([*layers, kl.Dropout(dropout), kl.Flatten(), kl.Dense(10)]), **options)
 
 
-def transformer(**options: Any) -> Any:
+def transformer(dropout: float = 0.1, **options: Any) -> Any:
     keras.utils.set_random_seed(0)
     tokens = keras.Input((64,), dtype="int32")
-    x = kl.Embedding(2000, 64)(tokens)
+    x = kl.Dropout(dropout)(kl.Embedding(2000, 64)(tokens))
     for _ in range(2):
         x = kl.LayerNormalization()(x + kl.MultiHeadAttention(4, 16)(x, x))
         x = kl.LayerNormalization()(x + kl.Dense(64)(kl.Dense(128, "gelu")(x)))
@@ -85,6 +85,7 @@ def case(name: str) -> Case:
     return {
         "mlp": lambda: _case(mlp, (64,), 32, 200),
         "cnn": lambda: _case(cnn, (32, 32, 3), 32, 10),
+        "cnn_large": lambda: _case(cnn, (32, 32, 3), 512, 8),
         "transformer": lambda: _case(transformer, (64,), 32, 8, 2000),
         "vgg_like": lambda: _case(vgg_like, (64, 64, 3), 32, 2),
         "dense": lambda: _case(dense, (2048,), 32, 2),

@@ -1,0 +1,84 @@
+"""Measurements that need a process, and a device's memory, of their own: ``python -m bench.child WHAT …``.
+
+Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+from fitroom.devices import pocket
+
+
+def run(what: str, *arguments: object, limit: str = "6GiB") -> dict[str, Any]:
+    """Run one measurement in a process with a pocket device of `limit`."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", **pocket.environment(limit)}
+    command = [sys.executable, "-m", "bench.child", what, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def peak(name: str, how: str) -> dict[str, Any]:
+    """The peak of a batch: plain, guarded, guarded with a plan, or with Keras' own accumulation over some steps."""
+    import keras
+    import tensorflow as tf
+
+    import fitroom
+    from bench.models import case
+
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    chosen = case(name)
+    batch = chosen.batch
+    model = chosen.build()
+    if how.startswith("keras"):
+        steps = int(how.removeprefix("keras"))
+        model.compile(keras.optimizers.Adam(gradient_accumulation_steps=steps), model.loss, metrics=["accuracy"])
+        batch //= steps
+    elif how != "plain":
+        fitroom.guard(model, plan=None if how == "guarded" else how)
+    x, y = chosen.x[: chosen.batch], chosen.y[: chosen.batch]
+    peaks = []
+    model.fit(x, y, batch_size=batch, verbose=0)
+    for _ in range(3):
+        pocket.reset_peak()
+        model.fit(x, y, batch_size=batch, verbose=0)
+        peaks.append(pocket.use().peak)
+    return {"peak": sorted(peaks)[1]}
+
+
+def rescue(how: str, size: str) -> dict[str, Any]:
+    """An epoch of a CNN whose batch does not fit: by halving, as the recipes do; guarded; or at a size that fits."""
+    import gc
+
+    import keras
+    import tensorflow as tf
+
+    import fitroom
+    from bench.models import case
+    from fitroom.training.guarding import events
+
+    chosen, batch, ooms = case("cnn_large"), int(size), 0
+    start = time.perf_counter()
+    if how == "guarded":
+        model = fitroom.guard(chosen.build())
+        model.fit(chosen.x, chosen.y, batch_size=batch, verbose=0)
+        ooms = sum(event.kind == "oom" for event in events(model))
+    while how != "guarded":
+        try:
+            chosen.build().fit(chosen.x, chosen.y, batch_size=batch, verbose=0)
+            break
+        except tf.errors.ResourceExhaustedError:
+            ooms, batch = ooms + 1, batch // 2
+        keras.backend.clear_session()
+        gc.collect()
+    return {"seconds": time.perf_counter() - start, "ooms": ooms, "batch": batch}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"peak": peak, "rescue": rescue}[sys.argv[1]](*sys.argv[2:])))
