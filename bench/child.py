@@ -17,7 +17,8 @@ from fitroom.devices import pocket
 
 def run(what: str, *arguments: object, limit: str = "6GiB") -> dict[str, Any]:
     """Run one measurement in a process with a pocket device of `limit`."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", **pocket.environment(limit)}
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "FITROOM_CACHE": "off"}
+    environment = {**os.environ, **quiet, **pocket.environment(limit)}
     command = [sys.executable, "-m", "bench.child", what, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -100,6 +100,10 @@ class FaultyLayer(keras.layers.Layer):
         return input_shape
 
 
+# Layers that are not Keras' own are tried on a few samples before a batch is sliced; faults are not for that trial.
+FaultyLayer.__module__ = "keras.faults"
+
+
 def layer(fault: Fault, where: Where = "forward") -> FaultyLayer:
     """A layer in which `fault` strikes."""
     return FaultyLayer(fault, where)

@@ -24,6 +24,7 @@ _HOMES = {
     "guard": "fitroom.training.guarding",
     "load_ipython_extension": "fitroom.training.notebook",  # %load_ext fitroom
     "unload_ipython_extension": "fitroom.training.notebook",
+    "step": "fitroom.training.functions",
     "unguard": "fitroom.training.guarding",
 }
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fitroom.core import Budget, Diagnosis, Finding, Footprint, Plan, Record, Remedy
     from fitroom.errors import FitroomError
     from fitroom.training.does_not_fit import DoesNotFit
+    from fitroom.training.functions import step
     from fitroom.training.guarding import guard, unguard
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "Remedy",
     "__version__",
     "guard",
+    "step",
     "unguard",
 ]
 

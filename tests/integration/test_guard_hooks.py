@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import fitroom
 from fitroom.errors import UsageError
@@ -119,18 +120,25 @@ def test_a_version_whose_seams_have_moved_trains_as_without_us(monkeypatch: pyte
 
 
 def test_a_step_that_cannot_be_taken_apart_trains_as_without_us() -> None:
-    class Twice(keras.Sequential):
+    class ByHand(keras.Sequential):
         def train_step(self, data: Any) -> Any:
-            super().train_step(data)
-            return super().train_step(data)
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(x, y, self(x, training=True))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            for weight, gradient in zip(self.trainable_variables, gradients, strict=True):
+                weight.assign_sub(0.01 * gradient)
+            self.count.assign_add(1)
+            return {"loss": loss}
 
     keras.utils.set_random_seed(3)
-    model = Twice([keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(5)])
+    model = ByHand([keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(5)])
+    model.count = tf.Variable(0)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     fitroom.guard(model)
-    with pytest.warns(UserWarning, match="applies gradients more than once"):
+    with pytest.warns(UserWarning, match="does not apply gradients through a Keras optimizer"):
         model.fit(X, LABELS, batch_size=BATCH, verbose=0)
-    assert int(model.optimizer.iterations) == 6
+    assert int(model.count) == 3
 
 
 @pytest.mark.parametrize(

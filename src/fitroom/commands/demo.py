@@ -67,7 +67,13 @@ def _train(mode: str, budget: str) -> dict[str, Any]:
     if versions.tensorflow(versions.installed()) is None:
         hint = "pip install 'fitroom[tf]'"
         raise MissingPackage("The demo trains with TensorFlow, which is not installed", hint=hint)
-    environment = {**os.environ, **pocket.environment(budget), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {
+        **os.environ,
+        **pocket.environment(budget),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "CUDA_VISIBLE_DEVICES": "",
+        "FITROOM_CACHE": "off",  # it is to run out anew each time
+    }
     command = [sys.executable, "-m", "fitroom.demo.training", mode]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:

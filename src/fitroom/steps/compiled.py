@@ -47,3 +47,13 @@ class Compiled:
             self._concrete[key] = found
             self.functions[id(found)] = found
         return found
+
+
+def any_batch(data: Any) -> Any:
+    """What slices of any size are like: traced once for all of them."""
+
+    def relaxed(leaf: Any) -> Any:
+        spec = tf.type_spec_from_value(leaf)
+        return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) if isinstance(spec, tf.TensorSpec) else leaf
+
+    return tf.nest.map_structure(lambda leaf: None if leaf is None else relaxed(leaf), data)

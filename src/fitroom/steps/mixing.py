@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import keras
+from keras import tree
 
 from fitroom.steps import keras_seams
 
@@ -45,6 +47,18 @@ def obstacles(model: Any) -> list[Obstacle]:
         elif getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
             found.append(Obstacle(name, "keeps a state per sample of the batch", can_be_allowed=False))
     return found
+
+
+def is_unknown(model: Any) -> bool:
+    """Whether layers, losses or the model's own `call` are somebody else's, so that structure tells nothing."""
+    layers = [layer for layer in _layers(model) if not _is_keras(layer) or isinstance(layer, keras.layers.Lambda)]
+    losses = [loss for loss in tree.flatten(getattr(model, "loss", None)) if loss is not None]
+    return bool(layers) or not _is_keras(model) or not all(isinstance(loss, str) or _is_keras(loss) for loss in losses)
+
+
+def _is_keras(one: Any) -> bool:
+    home = one.__module__ if isinstance(one, FunctionType) else type(one).__module__
+    return str(home).startswith("keras.")
 
 
 def random_layers(model: Any) -> list[str]:

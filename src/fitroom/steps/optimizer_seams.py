@@ -17,6 +17,7 @@ __all__ = [
     "can_apply_in_rows",
     "is_separable",
     "slots",
+    "trained_variables",
     "warn_of_missing_gradients",
     "written_variables",
 ]
@@ -50,6 +51,11 @@ def is_separable(optimizer: Any, strategy: Any) -> bool:
 def warn_of_missing_gradients(optimizer: Any, gradients: list[Any], variables: list[Any]) -> None:
     """Warn as plain Keras does of variables that have no gradient."""
     optimizer._filter_empty_gradients(gradients, variables)
+
+
+def trained_variables(optimizer: Any) -> list[Any]:
+    """The variables that the optimizer was built for."""
+    return list(optimizer._trainable_variables)
 
 
 def slots(optimizer: Any, variable: Any) -> list[Any]:

@@ -32,12 +32,20 @@ KEEP_ON_DEVICE = 16 * MIB
 class Update:
     """Applies gradients to the variables that they belong to. A failed call leaves everything as it was."""
 
-    def __init__(self, model: Any, variables: list[Any]) -> None:
-        self.optimizer = model.optimizer
+    def __init__(
+        self, optimizer: Any, variables: list[Any], strategy: Any, *, jit_compile: bool = False, eager: bool = False
+    ) -> None:
+        self.optimizer = optimizer
         self.variables = variables
         self._units: list[_Unit] | None = None
-        self._options = {"jit_compile": bool(model.jit_compile), "eager": bool(model.run_eagerly)}
-        self._strategy = model.distribute_strategy
+        self._options = {"jit_compile": jit_compile, "eager": eager}
+        self._strategy = strategy
+
+    @classmethod
+    def of(cls, model: Any, variables: list[Any]) -> Update:
+        """The update that a compiled model makes."""
+        options = {"jit_compile": bool(model.jit_compile), "eager": bool(model.run_eagerly)}
+        return cls(model.optimizer, variables, model.distribute_strategy, **options)
 
     def __call__(self, gradients: list[Any]) -> None:
         """Apply `gradients`, or raise and change nothing. They are used up either way."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 import warnings
 from typing import Any
 
 from fitroom import devices
-from fitroom.core import Event, Plan, RecordFile
-from fitroom.core.noun import Scalar
+from fitroom.core import Event, Plan
 from fitroom.devices import meter
 from fitroom.remedies import read_allowed, read_plan
-from fitroom.steps.gradients import Unsupported
+from fitroom.steps.model_step import model_step
+from fitroom.steps.prediction import Prediction
+from fitroom.steps.sites import Unsupported
+from fitroom.steps.step import Step
 from fitroom.training import keras_seams
 from fitroom.training.guarded_step import GuardedStep
-from fitroom.training.summary import closing_line
+from fitroom.training.log import Log
+from fitroom.training.remembered import remembered_for
 from fitroom.units import format_bytes
 
-_HOOKS = ("make_train_function", "fit")
+_HOOKS = ("make_train_function", "make_test_function", "make_predict_function", "fit", "evaluate", "predict")
 
 
 def guard(
@@ -28,7 +29,7 @@ def guard(
     allow: str | tuple[str, ...] | list[str] = (),
     plan: Plan | str | None = None,
 ) -> Any:
-    """Make a Keras model's `fit` and `train_on_batch` survive running out of memory.
+    """Make a Keras model's training, evaluation and prediction survive running out of memory.
 
     Where memory suffices, nothing changes: same weights, History, callbacks and output as plain Keras. Where it does
     not, the batch runs in slices, and makes the same one update.
@@ -49,7 +50,7 @@ def guard(
         >>> model = fitroom.guard(model)
         >>> model.fit(x, y, batch_size=512)
     """
-    options = _Options(read_plan(plan), read_allowed(allow), _enforced(budget))
+    options = _Options(read_plan(plan), read_allowed(allow), enforced(budget))
     problem = keras_seams.check(model)
     if problem is not None:
         warnings.warn(f"fitroom does not guard this model: {problem}. It trains as without fitroom.", stacklevel=2)
@@ -70,10 +71,10 @@ def unguard(model: Any) -> Any:
 def events(model: Any) -> tuple[Event, ...]:
     """What has happened to a guarded model so far."""
     found = keras_seams.hooked(model)
-    return tuple(found.events) if found is not None else ()
+    return tuple(found.log.events) if found is not None else ()
 
 
-def _enforced(asked: int | str | None) -> int | None:
+def enforced(asked: int | str | None) -> int | None:
     """The budget in bytes; where TensorFlow runs already and cannot keep to it any more, a warning says so."""
     if asked is None:
         return None
@@ -95,46 +96,87 @@ class _Options:
 
 
 class _Guard:
-    """The guard on one model: makes its training function, keeps its events, says the closing line."""
+    """The guard on one model: makes its functions, keeps its events, says the closing line."""
 
     def __init__(self, model: Any, options: _Options) -> None:
         self.model = model
         self.options = options
-        self.events: list[Event] = []
-        self._said = 0
-        self._in_fit = False
-        path = os.environ.get("FITROOM_RECORD")
-        self._file = RecordFile(path) if path else None
+        self.log = Log()
+        self._depth = 0
 
     def install(self) -> None:
-        plain_fit = self.model.fit
+        spoken = {name: self._speaking(getattr(self.model, name)) for name in ("fit", "evaluate", "predict")}
+        keras_seams.hook(
+            self.model,
+            self,
+            make_train_function=self.make_train_function,
+            make_test_function=self.make_test_function,
+            make_predict_function=self.make_predict_function,
+            **spoken,
+        )
 
-        @functools.wraps(plain_fit)
-        def fit(*args: Any, **kwargs: Any) -> Any:
-            self._in_fit = True
+    def _speaking(self, plain: Any) -> Any:
+        """A method that says the closing line at its end, unless another of them called it."""
+
+        @functools.wraps(plain)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            self._depth += 1
             try:
-                history = plain_fit(*args, **kwargs)
+                result = plain(*args, **kwargs)
             finally:
-                self._in_fit = False
-            self.say()  # where fit raised, the error tells what there is to tell
-            return history
+                self._depth -= 1
+            if not self._depth:
+                self.log.say()  # where it raised, the error tells what there is to tell
+            return result
 
-        keras_seams.hook(self.model, self, make_train_function=self.make_train_function, fit=fit)
+        return method
+
+    # --- the functions that Keras asks for -------------------------------------------------------------------------
 
     def make_train_function(self, force: bool = False) -> Any:
         """Stands in for Keras' method of this name."""
         model = self.model
         if model.train_function is not None and not force:
             return model.train_function
-        if model.optimizer is None or model.distribute_strategy.num_replicas_in_sync > 1:
-            what = "has no optimizer" if model.optimizer is None else "trains on several replicas"
-            return self._give_up(f"the model {what}")
-        budget = self.options.budget
-        step = GuardedStep(model, self.options.plan, self.options.allow, meter.find(budget), self.tell)
+        if model.optimizer is None:
+            return self._give_up("train_function", "the model has no optimizer")
+        model.train_function = self._over_iterator("train_function", model_step(model, "train_step"), "train")
+        return None
 
+    def make_test_function(self, force: bool = False) -> Any:
+        """Stands in for Keras' method of this name."""
+        model = self.model
+        if model.test_function is not None and not force:
+            return model.test_function
+        model.test_function = self._over_iterator("test_function", model_step(model, "test_step"), "evaluate")
+        return None
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        """Stands in for Keras' method of this name."""
+        model = self.model
+        if model.predict_function is not None and not force:
+            return model.predict_function
+        if self._has_replicas():
+            return self._give_up("predict_function", "the model runs on several replicas")
+        found = meter.find(self.options.budget)
+        step = self._guarded(Prediction(model, brings_home=found is not None), "predict", found)
+
+        def predict_function(data: list[Any]) -> Any:
+            outputs = [step(keras_seams.without_optionals(one)) for one in data]
+            self._say_if_alone()
+            return outputs[0] if len(outputs) == 1 else keras_seams.join_outputs(outputs)
+
+        model.predict_function = predict_function
+        return None
+
+    def _over_iterator(self, name: str, step: Step, what: str) -> Any:
+        model = self.model
+        if self._has_replicas():
+            return self._give_up(name, "the model trains on several replicas")
+        guarded = self._guarded(step, what, meter.find(self.options.budget))
         batches: keras_seams.Batches | None = None
 
-        def train_function(iterator: Any) -> Any:
+        def function(iterator: Any) -> Any:
             nonlocal batches
             if batches is None or batches.source is not iterator:
                 batches = keras_seams.Batches(iterator)
@@ -147,29 +189,30 @@ class _Guard:
                         raise
                     break
                 try:
-                    logs = step(data, batches.like)
+                    logs = guarded(data, batches.like)
                 except Unsupported as error:
-                    return self._give_up(str(error))(iter([data]))
-            if not self._in_fit:
-                self.say()
+                    return self._give_up(name, str(error))(iter([data]))
+            self._say_if_alone()
             return logs
 
-        model.train_function = train_function
-        return None
+        return function
 
-    def tell(self, kind: str, **data: Scalar) -> None:
-        """Take an event into the record."""
-        event = self._file.append(kind, **data) if self._file else Event.now(kind, **data)
-        self.events.append(event)
+    def _guarded(self, step: Step, what: str, found: meter.Meter | None) -> GuardedStep:
+        options = self.options
+        plan = options.plan if what == "train" else Plan()
+        allow = options.allow
+        remembered = remembered_for(what, found, self.model, self.model.optimizer)
+        return GuardedStep(step, plan, allow, found, functools.partial(self.log.tell, of=what), remembered)
 
-    def say(self) -> None:
-        """Say what has happened since the last time; nothing where nothing has."""
-        line = closing_line(self.events[self._said :])
-        self._said = len(self.events)
-        if line is not None:
-            print(line, file=sys.stderr)
+    def _has_replicas(self) -> bool:
+        return bool(self.model.distribute_strategy.num_replicas_in_sync > 1)
 
-    def _give_up(self, reason: str) -> Any:
-        warnings.warn(f"fitroom does not guard this training: {reason}. It runs as without fitroom.", stacklevel=3)
-        self.model.train_function = keras_seams.plain_function(self.model)
-        return self.model.train_function
+    def _say_if_alone(self) -> None:
+        if not self._depth:
+            self.log.say()
+
+    def _give_up(self, name: str, reason: str) -> Any:
+        warnings.warn(f"fitroom does not guard this model: {reason}. It runs as without fitroom.", stacklevel=3)
+        function = keras_seams.plain_function(self.model, name)
+        setattr(self.model, name, function)
+        return function

@@ -7,7 +7,7 @@ from typing import Any
 
 from fitroom.steps.keras_seams import check as check_steps
 
-__all__ = ["Batches", "check", "hook", "hooked", "plain_function", "unhook"]
+__all__ = ["Batches", "check", "hook", "hooked", "join_outputs", "plain_function", "unhook", "without_optionals"]
 
 _MARK = "_fitroom"
 
@@ -30,14 +30,19 @@ def hook(model: Any, guard: Any, **methods: Callable[..., Any]) -> None:
     """Put `methods` on the model itself, past Keras' tracking: nothing of it is saved, cloned or pickled."""
     model.__dict__[_MARK] = guard
     model.__dict__.update(methods)
-    model.__dict__["train_function"] = None
+    _forget_functions(model)
 
 
 def unhook(model: Any, names: tuple[str, ...]) -> None:
     """Take them off again."""
     for name in (_MARK, *names):
         model.__dict__.pop(name, None)
-    model.__dict__["train_function"] = None
+    _forget_functions(model)
+
+
+def _forget_functions(model: Any) -> None:
+    for name in ("train_function", "test_function", "predict_function"):
+        model.__dict__[name] = None
 
 
 def hooked(model: Any) -> Any | None:
@@ -45,10 +50,35 @@ def hooked(model: Any) -> Any | None:
     return model.__dict__.get(_MARK)
 
 
-def plain_function(model: Any) -> Callable[[Any], Any]:
-    """The training function that plain Keras would make."""
-    function: Callable[[Any], Any] = model._make_function(model.train_step)
+def plain_function(model: Any, name: str) -> Callable[[Any], Any]:
+    """The function of this name that plain Keras would make."""
+    setattr(model, name, None)
+    getattr(type(model), f"make_{name}")(model)
+    function: Callable[[Any], Any] = getattr(model, name)
     return function
+
+
+def without_optionals(data: Any) -> Any:
+    """The data of a batch, with absent parts as None."""
+    import tensorflow as tf
+
+    def present(leaf: Any) -> Any:
+        if not isinstance(leaf, tf.experimental.Optional):
+            return leaf
+        return leaf.get_value() if leaf.has_value() else None
+
+    return tf.nest.map_structure(present, data)
+
+
+def join_outputs(outputs: list[Any]) -> Any:
+    """The outputs of several batches, one after the other."""
+    import numpy as np
+    import tensorflow as tf
+
+    def join(*leaves: Any) -> Any:
+        return np.concatenate(leaves) if isinstance(leaves[0], np.ndarray) else tf.concat(leaves, 0)
+
+    return tf.nest.map_structure(join, *outputs)
 
 
 class Batches:

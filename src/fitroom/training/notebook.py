@@ -8,7 +8,7 @@ from typing import Any
 from fitroom.training import keras_seams
 from fitroom.training.guarding import guard
 
-_METHODS = ("fit", "train_on_batch")
+_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -1,4 +1,4 @@
-"""The model's own `train_step`, up to the point where it would apply its gradients.
+"""Keras' own `train_step`, up to the point where it would apply its gradients, or its `test_step`, which has none.
 
 Whole: one call gives the logs and the gradients. Sliced: each call adds a slice's gradients to the accumulators;
 `finish` feeds the loss trackers and gives the logs. Nothing here changes a weight or a slot of the optimizer; what it
@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
-from fitroom.errors import FitroomError
 from fitroom.steps import keras_seams
-from fitroom.steps.compiled import Compiled
+from fitroom.steps.accumulators import accumulator as new_accumulator
+from fitroom.steps.accumulators import join, kind_of
+from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.losses import ExtraKind, Tally, weighed
+from fitroom.steps.sites import Unsupported
 from fitroom.steps.state import State, native
 
 MOST_LOSSES = 32  # the totals of a batch's losses have one shape, whatever the model
 
 
-class Unsupported(FitroomError):
-    """A training step of a kind that cannot be taken apart."""
+class KerasPass:
+    """A compiled model's training or evaluation step over one batch."""
 
-
-class Gradients:
-    """The gradients of a compiled model's training step."""
-
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, trains: bool = True) -> None:
         self.model = model
+        self.trains = trains
+        self.step = model.train_step if trains else model.test_step
         self.optimizer = model.optimizer
         self.strategy = model.distribute_strategy
         self.variables: list[Any] = []  # those that `apply` was given, in its order
@@ -63,10 +64,10 @@ class Gradients:
 
     def _whole_step(self, data: Any) -> tuple[Any, list[Any]]:
         def on_replica(part: Any) -> tuple[Any, list[Any]]:
-            logs = self.model.train_step(part)
+            logs = self.step(part)
             return logs, self._take()
 
-        with keras_seams.instead(self.optimizer, "apply", self._capture):
+        with self._captured_apply():
             logs, gradients = self.strategy.run(on_replica, args=(data,))
         return keras_seams.reduce_logs(self.model, logs), gradients
 
@@ -74,7 +75,7 @@ class Gradients:
 
     def begin(self, data: Any) -> None:
         """Make the accumulators ready for a new batch."""
-        if not self.kinds:
+        if self.trains and not self.kinds:
             if self._whole.eager:
                 self._learn_kinds(data)
             else:
@@ -82,7 +83,7 @@ class Gradients:
         if self._accumulated is None:
             with self.strategy.scope():
                 self._accumulators = [
-                    _accumulator(variable) if kind == "dense" else None
+                    new_accumulator(variable) if kind == "dense" else None
                     for variable, kind in zip(self.variables, self.kinds, strict=True)
                 ]
             self._accumulated = State(native([one for one in self._accumulators if one is not None]))
@@ -101,7 +102,7 @@ class Gradients:
             self._count.concrete((part,))  # tells whether to count
             return
         arguments = (part, tf.constant(total_samples, tf.int32), tf.zeros([MOST_LOSSES]))
-        self._slice.concrete(arguments, like=(_any_batch(part), *arguments[1:]))
+        self._slice.concrete(arguments, like=(any_batch(part), *arguments[1:]))
         self._finish.concrete(([tf.constant(0.0)] * len(self._weighted_trackers), arguments[1]))
 
     def totals(self, data: Any) -> Any:
@@ -116,7 +117,7 @@ class Gradients:
         sparse gradients, weighed."""
         arguments = (data, tf.constant(total_samples, tf.int32), totals)
         if not self._slice.eager:
-            self._slice.concrete(arguments, like=(_any_batch(data), *arguments[1:]))
+            self._slice.concrete(arguments, like=(any_batch(data), *arguments[1:]))
         tracked, sparse = self._slice(*arguments)
         return list(tracked), list(sparse)
 
@@ -127,7 +128,7 @@ class Gradients:
     def gradients(self, sparse: list[list[Any]]) -> list[Any]:
         """The whole batch's gradients, from the accumulators and every slice's sparse ones."""
         assert self._accumulated is not None
-        dense, joined = iter(self._accumulated.read()), iter(_join(sparse))
+        dense, joined = iter(self._accumulated.read()), iter(join(sparse))
         sources: dict[str, Iterator[Any]] = {"dense": dense, "sparse": joined, "none": itertools.repeat(None)}
         return [next(sources[kind]) for kind in self.kinds]
 
@@ -135,7 +136,7 @@ class Gradients:
         def on_replica(part: Any) -> tuple[list[Any], list[Any]]:
             samples = tf.shape(_first(part))[0]
             with weighed(self.model, samples, total_samples, totals, self.extras) as tally:
-                self.model.train_step(part)
+                self.step(part)
             sparse = []
             for gradient, accumulator in zip(self._take(), self._accumulators, strict=True):
                 if accumulator is not None:
@@ -145,7 +146,7 @@ class Gradients:
             self._counted = tally.counted
             return self._tracked(tally), sparse
 
-        with keras_seams.instead(self.optimizer, "apply", self._capture):
+        with self._captured_apply():
             result: tuple[list[Any], list[Any]] = self.strategy.run(on_replica, args=(data,))
         return result
 
@@ -156,7 +157,7 @@ class Gradients:
         with keras.StatelessScope(), weighed(self.model, 1, 1, None, self.extras) as tally:
             x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
             # Seeds and statistics stay as they are: their updates end with the scope.
-            prediction = self.model(x, training=True)
+            prediction = self.model(x, training=self.trains)
             self.model.compute_loss(x, y, prediction, weights)
         self._counted = tally.counted
         return tf.stack(tally.amounts) if tally.amounts else tf.zeros([0])
@@ -204,6 +205,9 @@ class Gradients:
 
     _captured: list[Any] | None = None
 
+    def _captured_apply(self) -> AbstractContextManager[None]:
+        return keras_seams.instead(self.optimizer, "apply", self._capture) if self.trains else nullcontext()
+
     def _capture(self, gradients: Any, trainable_variables: Any = None) -> None:
         """Stands in for the optimizer's `apply` while a step is traced."""
         if self._captured is not None:
@@ -214,10 +218,12 @@ class Gradients:
                 self.optimizer.build(variables)
         self._captured = list(gradients)
         self.variables = variables
-        self.kinds = [_kind(gradient) for gradient in self._captured]
+        self.kinds = [kind_of(gradient) for gradient in self._captured]
 
     def _take(self) -> list[Any]:
         taken, self._captured = self._captured, None
+        if not self.trains:
+            return []
         if taken is None:
             raise Unsupported("The training step does not apply gradients through the model's optimizer")
         return taken
@@ -225,44 +231,6 @@ class Gradients:
     def _learn_kinds(self, data: Any) -> None:
         """Eagerly, a gradient's kind is known only when it is there: trace the step once, without running it."""
         tf.function(self._whole_step).get_concrete_function(data)
-
-
-def _kind(gradient: Any) -> str:
-    if gradient is None:
-        return "none"
-    return "sparse" if isinstance(gradient, tf.IndexedSlices) else "dense"
-
-
-def _accumulator(variable: Any) -> Any:
-    return tf.Variable(
-        tf.zeros(variable.shape, variable.dtype),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
-        name="fitroom_accumulator",
-    )
-
-
-def _join(slices: list[list[Any]]) -> list[Any]:
-    """Each variable's sparse gradient over all slices, duplicates kept: as the whole batch would have given it."""
-    return [
-        tf.IndexedSlices(
-            tf.concat([part.values for part in parts], 0),
-            tf.concat([part.indices for part in parts], 0),
-            parts[0].dense_shape,
-        )
-        for parts in zip(*slices, strict=True)
-    ]
-
-
-def _any_batch(data: Any) -> Any:
-    """What slices of any size are like: traced once for all of them."""
-
-    def relaxed(leaf: Any) -> Any:
-        spec = tf.type_spec_from_value(leaf)
-        return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) if isinstance(spec, tf.TensorSpec) else leaf
-
-    return tf.nest.map_structure(lambda leaf: None if leaf is None else relaxed(leaf), data)
 
 
 def _first(data: Any) -> Any:

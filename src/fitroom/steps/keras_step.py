@@ -1,0 +1,106 @@
+"""A model's training or evaluation as Keras itself has it: each loss can be weighed, each tracker fed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fitroom.errors import UsageError
+from fitroom.steps import extras, mixing, probe, slicing
+from fitroom.steps.keras_pass import KerasPass
+from fitroom.steps.state import State
+from fitroom.steps.step import Phase, Step
+from fitroom.steps.uninterrupted import uninterrupted
+from fitroom.steps.update import Update
+
+
+class KerasStep(Step):
+    """A compiled model's `train_step` or `test_step`, where they are Keras' own.
+
+    Args:
+        model: compiled.
+        trains: whether this is the training step.
+    """
+
+    phase: Phase = "gradients"
+
+    def __init__(self, model: Any, *, trains: bool = True) -> None:
+        self.model = model
+        self.trains = trains
+        self.passes = KerasPass(model, trains=trains)
+        self._update: Update | None = None
+        self._before: tuple[State, list[Any]] | None = None
+        self._like: Any = None
+        self._ready_to_slice = False
+        self._obstacles: list[mixing.Obstacle] | None = None
+
+    def samples(self, data: Any) -> int:
+        try:
+            return slicing.batch_size(data)
+        except UsageError:
+            return 0
+
+    def whole(self, data: Any, like: Any) -> Any:
+        self.phase, self._like = "gradients", like
+        self.passes.trace(data, like)
+        self._remember()
+        logs, gradients = self.passes.whole(data)
+        self._finish(gradients)
+        return logs
+
+    def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
+        self.phase = "gradients"
+        samples = slicing.batch_size(data)
+        if not self._ready_to_slice:
+            self.passes.trace(data, self._like)
+            self.passes.extras = extras.kinds(self.model, data)
+            self._ready_to_slice = True
+        self.passes.begin(data)
+        self.passes.trace_slice(slicing.cut(data, 0, 1), samples)
+        self._remember()
+        totals = self.passes.totals(data)
+        tracked: list[Any] | None = None
+        sparse: list[list[Any]] = []
+        for start, stop in bounds:
+            fed, rows = self.passes.slice(slicing.cut(data, start, stop), samples, totals)
+            tracked = fed if tracked is None else [one + other for one, other in zip(tracked, fed, strict=True)]
+            sparse.append(rows)
+        logs = self.passes.finish(tracked or [], samples)
+        self._finish(self.passes.gradients(sparse))
+        return logs
+
+    def roll_back(self) -> None:
+        if self._before is not None:
+            state, values = self._before
+            state.write(values)
+            self._before = None
+        self.passes.clear()
+
+    def tighten(self) -> bool:
+        return self._update is not None and self._update.tighten()
+
+    def obstacles(self, data: Any) -> list[mixing.Obstacle]:
+        if self._obstacles is None:
+            found = mixing.obstacles(self.model) if self.trains else []
+            if not found and mixing.is_unknown(self.model):
+                found = probe.keras_step(self.model, data, trains=self.trains)
+            self._obstacles = found
+        return list(self._obstacles)
+
+    def random_layers(self) -> list[str]:
+        return mixing.random_layers(self.model) if self.trains else []
+
+    def _remember(self) -> None:
+        state = self.passes.state()
+        self._before = state, state.read()
+
+    def _finish(self, gradients: list[Any]) -> None:
+        if not self.trains:
+            self._before = None
+            return
+        if self._update is None:
+            self._update = Update.of(self.model, self.passes.variables)
+        self.phase = "update"
+        with uninterrupted():
+            self._update(gradients)
+            self._before = None

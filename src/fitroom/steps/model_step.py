@@ -1,0 +1,33 @@
+"""The step of a model: Keras' own, or one that somebody wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fitroom.steps import keras_seams, mixing
+from fitroom.steps.keras_step import KerasStep
+from fitroom.steps.own_step import OwnStep
+from fitroom.steps.step import Step
+
+
+def model_step(model: Any, name: str) -> Step:
+    """A compiled model's `train_step` or `test_step`, to be run whole or in slices."""
+    trains = name == "train_step"
+    if keras_seams.uses_keras_own_step(model, name):
+        return KerasStep(model, trains=trains)
+    step = keras_seams.python_of(getattr(model, name))
+
+    def function(data: Any) -> Any:
+        return keras_seams.reduce_logs(model, model.distribute_strategy.run(step, args=(data,)))
+
+    return OwnStep(
+        function,
+        f"{type(model).__name__}.{name}",
+        trains=trains,
+        jit_compile=bool(model.jit_compile),
+        eager=bool(model.run_eagerly),
+        strategy=model.distribute_strategy,
+        metrics=lambda: model.metrics,
+        obstacles=lambda: mixing.obstacles(model) if trains else [],
+        random_layers=lambda: mixing.random_layers(model) if trains else [],
+    )

@@ -1,0 +1,390 @@
+"""A step that Keras did not write: a model's own `train_step` or `test_step`, or a function with a GradientTape.
+
+Its `apply` calls are found while it is traced (`sites`). With one of them, the update is held back to the end of the
+step, as for Keras' own. With several, each sees what those before it did:
+
+    whole    the step runs as it is; everything that it writes is kept, and put back where it fails
+    sliced   one pass over the slices for each site. In pass j every slice starts from the old weights, sites before j
+             put the weights in place that they are known to have led to, and site j adds up its gradients; then site
+             j is applied, once. Seeds and metrics start anew in each pass, so that all passes draw the same numbers
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from fitroom.errors import UsageError
+from fitroom.steps import keras_seams, mixing, probe, slicing
+from fitroom.steps.accumulators import accumulator, join
+from fitroom.steps.compiled import Compiled, any_batch
+from fitroom.steps.held import Held, assemble
+from fitroom.steps.sites import Capture, Site, Unsupported
+from fitroom.steps.state import State, native
+from fitroom.steps.step import Phase, Step
+from fitroom.steps.uninterrupted import uninterrupted
+from fitroom.steps.update import Keeper, Update
+
+
+class OwnStep(Step):
+    """A step taken apart at its `apply` calls.
+
+    Args:
+        function: takes the batch, a nest of tensors, and returns a nest of results.
+        name: what to call it in messages.
+        trains: whether it should apply gradients; an evaluation does not.
+        jit_compile, eager: how it is to run.
+        strategy: the distribution strategy it runs under.
+        metrics: gives the metrics whose results it returns by name.
+        obstacles: gives what its structure tells against slicing.
+        random_layers: gives what draws random numbers in it.
+    """
+
+    phase: Phase = "gradients"
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        name: str,
+        *,
+        trains: bool = True,
+        jit_compile: bool = False,
+        eager: bool = False,
+        strategy: Any = None,
+        metrics: Callable[[], Sequence[Any]] = tuple,
+        obstacles: Callable[[], list[mixing.Obstacle]] = list,
+        random_layers: Callable[[], list[str]] = list,
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.trains = trains
+        self.eager = eager
+        self.jit_compile = jit_compile
+        self.strategy = strategy or tf.distribute.get_strategy()
+        self.metrics = metrics
+        self._random_layers = random_layers
+        self.sites: list[Site] = []
+        self._structural = obstacles
+        self._captured = Compiled(self._captured_step, jit_compile=jit_compile, eager=eager)
+        self._as_is = Compiled(function, jit_compile=jit_compile, eager=eager)
+        self._slices: dict[int, Compiled] = {}
+        self._accumulators: dict[int, list[Any]] = {}
+        self._updates: dict[int, Update] = {}
+        self._looks_back = False
+        self._traced = False
+        self._small: State | None = None  # what the step writes besides weights and slots
+        self._once = State([])  # those of them that are set regardless of the samples
+        self._all: State | None = None
+        self._before: tuple[State, list[Any]] | None = None
+        self._keeper: Keeper | None = None
+        self._found: probe.Verdict | None = None
+        self._held: list[Any] = []
+        self._finish = Compiled(self._finish_step, eager=eager)
+        self._template: Any = None
+
+    # --- what kind of step it is -----------------------------------------------------------------------------------
+
+    def samples(self, data: Any) -> int:
+        try:
+            return slicing.batch_size(self.batch(data))
+        except UsageError:
+            return 0
+
+    def batch(self, data: Any) -> Any:
+        """The part of the data that has a batch axis."""
+        return data
+
+    def cut(self, data: Any, start: int, stop: int) -> Any:
+        """The data of some samples."""
+        return slicing.cut(data, start, stop)
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether the update can wait for the end of the step: nothing in it looks at what the update changes."""
+        return len(self.sites) <= 1 and not self._looks_back
+
+    @property
+    def small(self) -> State:
+        """What the step writes besides weights and slots: seeds, statistics, metrics."""
+        assert self._small is not None, "asked before it was traced"
+        return self._small
+
+    def trace(self, data: Any, like: Any = None) -> None:
+        """Find the sites, if that has not been done."""
+        if self.eager:
+            if self._traced:
+                return
+            # Eagerly nothing tells what is written: one trace, not run, does.
+            traced = Compiled(self._captured_step)
+            function = traced.concrete((data,), like=None if like is None else (like,))
+        else:
+            function = self._captured.concrete((data,), like=None if like is None else (like,))
+        if not self._traced:
+            self._learn(function)
+            self._traced = True
+
+    def _captured_step(self, data: Any) -> tuple[Any, list[Any]]:
+        with Capture().active() as capture:
+            result = self.function(data)
+        if not self.eager or not tf.executing_eagerly():
+            if not self.sites:
+                self.sites = capture.sites
+                self._looks_back = bool(capture.sites) and capture.reads_after_last()
+            self._template = result
+        return result, capture.gradients[0] if capture.gradients else []
+
+    def _learn(self, function: Any) -> None:
+        if self.trains and not self.sites:
+            raise Unsupported(f"{self.name} does not apply gradients through a Keras optimizer")
+        weights = [one for site in self.sites for one in site.variables]
+        slots = [one for site in self.sites for one in site.optimizer.variables]
+        large = {id(one) for one in native([*weights, *slots])}
+        written = keras_seams.written_variables(function)
+        small = [one for one in written if id(one) not in large]
+        self._small = State(small)
+        # What the samples have no part in, a counter or an average of weights, is to happen once, not in every slice.
+        dependent = keras_seams.written_from_data(function)
+        self._once = State([one for one in small if id(one) not in dependent and not keras_seams.is_seed(one)])
+        self._all = State(_unique([*small, *native(weights), *native(slots)]))
+
+    # --- whole -----------------------------------------------------------------------------------------------------
+
+    def whole(self, data: Any, like: Any) -> Any:
+        self.phase = "gradients"
+        self.trace(data, like)
+        if self.is_deferred:
+            self._remember()
+            result, gradients = self._captured(data)
+            self._apply_last(list(gradients))
+            return result
+        self._keep()
+        if not self.eager:
+            self._as_is.concrete((data,), like=None if like is None else (like,))
+        result = self._as_is(data)
+        self._keeper = None
+        return result
+
+    def _apply_last(self, gradients: list[Any]) -> None:
+        if not self.sites:
+            self._before = None
+            return
+        self.phase = "update"
+        with uninterrupted():
+            self._update(0)(gradients)
+            self._before = None
+
+    def _update(self, number: int) -> Update:
+        if number not in self._updates:
+            site = self.sites[number]
+            options = {"jit_compile": self.jit_compile, "eager": self.eager}
+            self._updates[number] = Update(site.optimizer, site.variables, self.strategy, **options)
+        return self._updates[number]
+
+    # --- sliced ----------------------------------------------------------------------------------------------------
+
+    def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
+        self.phase = "gradients"
+        self.trace(data)
+        verdict = self.verdict(data)
+        samples = self.samples(data)
+        if self.is_deferred:
+            self._remember()
+            taken = self._pass(0, data, bounds, samples, verdict, known=[], old=None)
+            result = self._results(taken, verdict)
+            self._apply_last(self._gradients(0, taken) if self.sites else [])
+            return result
+        self._keep()
+        return self._passes(data, bounds, samples, verdict)
+
+    def _passes(self, data: Any, bounds: Iterable[tuple[int, int]], samples: int, verdict: probe.Verdict) -> Any:
+        weights = State(_unique(native([one for site in self.sites for one in site.variables])))
+        old, start = weights.read(), self.small.read()
+        known: list[list[Any]] = []
+        taken: _Taken | None = None
+        for number in range(len(self.sites) + self._looks_back):
+            self.small.write(start)
+            self.phase = "gradients"
+            taken = self._pass(number, data, bounds, samples, verdict, known, old=(weights, old))
+            bounds = taken.bounds  # the same cuts in every pass: the same random numbers
+            if number == len(self.sites):
+                break
+            self.phase = "update"
+            weights.write(old)
+            self._put(known)
+            self._update(number)(self._gradients(number, taken))
+            known.append(State(native(self.sites[number].variables)).read())
+        weights.write(old)
+        self._put(known)
+        assert taken is not None
+        result = self._results(taken, verdict)
+        self._keeper = None
+        return result
+
+    def _put(self, known: list[list[Any]]) -> None:
+        for site, values in zip(self.sites, known, strict=False):
+            State(native(site.variables)).write(values)
+
+    def _pass(
+        self,
+        number: int,
+        data: Any,
+        bounds: Iterable[tuple[int, int]],
+        samples: int,
+        verdict: probe.Verdict,
+        known: list[list[Any]],
+        old: tuple[State, list[Any]] | None,
+    ) -> _Taken:
+        """All slices once; site `number` adds up its gradients."""
+        self._clear(number)
+        step = self._slices.setdefault(number, self._slice_step(number))
+        once = self._once
+        at_first = once.read()
+        kind = verdict.sites[number] if number < len(verdict.sites) else "mean"
+        taken = _Taken()
+        for start, stop in bounds:
+            if taken.bounds:
+                once.write(at_first)
+            if old is not None:
+                old[0].write(old[1])
+            share = (stop - start) / samples if kind != "sum" else 1.0
+            part = self.cut(data, start, stop)
+            arguments = (part, tf.constant(share, tf.float32), known)
+            if not self.eager:
+                step.concrete(arguments, like=(self.relaxed(part), *arguments[1:]))
+            results, held, sparse = step(*arguments)
+            taken.add((start, stop), list(results), list(held), list(sparse))
+        return taken
+
+    def relaxed(self, part: Any) -> Any:
+        """What slices of any size are like."""
+        return any_batch(part)
+
+    def _slice_step(self, number: int) -> Compiled:
+        def run(part: Any, share: Any, known: Any) -> tuple[list[Any], list[Any], list[Any]]:
+            held = Held()
+            with Capture(known).active() as capture, held.active():
+                result = self.function(part)
+            sparse = []
+            if number < len(self.sites):
+                for gradient, room in zip(capture.gradients[number], self._accumulators[number], strict=True):
+                    if room is not None:
+                        dense = tf.convert_to_tensor(gradient)
+                        room.assign_add(dense * tf.cast(share, dense.dtype))
+                    elif gradient is not None:
+                        weighed = gradient.values * tf.cast(share, gradient.values.dtype)
+                        sparse.append(tf.IndexedSlices(weighed, gradient.indices, gradient.dense_shape))
+            self._held = held.metrics
+            return _leaves(result), held.values, sparse
+
+        return Compiled(run, jit_compile=self.jit_compile, eager=self.eager)
+
+    def _clear(self, number: int) -> None:
+        if number >= len(self.sites):
+            return
+        if number not in self._accumulators:
+            site = self.sites[number]
+            self._accumulators[number] = [
+                accumulator(variable) if kind == "dense" else None
+                for variable, kind in zip(site.variables, site.kinds, strict=True)
+            ]
+        for room in self._accumulators[number]:
+            if room is not None:
+                tf.raw_ops.AssignVariableOp(resource=room.handle, value=tf.zeros(room.shape, room.dtype))
+
+    def _gradients(self, number: int, taken: _Taken) -> list[Any]:
+        rooms = iter([room.read_value() for room in self._accumulators[number] if room is not None])
+        joined = iter(join(taken.sparse))
+        sources: dict[str, Iterator[Any]] = {"dense": rooms, "sparse": joined, "none": itertools.repeat(None)}
+        return [next(sources[kind]) for kind in self.sites[number].kinds]
+
+    def _results(self, taken: _Taken, verdict: probe.Verdict) -> Any:
+        sizes = [stop - start for start, stop in taken.bounds]
+        leaves = assemble(verdict.results, taken.results, sizes) if taken.results[0] else []
+        fed = assemble(verdict.held, taken.held, sizes) if taken.held[0] else []
+        named = self._finish(fed)
+        rest = iter(leaves)
+        packed = tf.nest.map_structure(lambda leaf: next(rest) if _is_tensor(leaf) else leaf, self._template)
+        return {**packed, **{key: named[key] for key in packed if key in named}} if named else packed
+
+    def _finish_step(self, fed: list[Any]) -> dict[str, Any]:
+        """Feed the metrics what was held back; the results of those that the step returns by name."""
+        for metric, value in zip(self._held, fed, strict=True):
+            metric.update_state(value)
+        if not isinstance(self._template, dict):
+            return {}
+        return {metric.name: metric.result() for metric in self.metrics() if metric.name in self._template}
+
+    # --- after a failure -------------------------------------------------------------------------------------------
+
+    def roll_back(self) -> None:
+        with uninterrupted():
+            if self._before is not None:
+                state, values = self._before
+                state.write(values)
+                self._before = None
+            if self._keeper is not None:
+                self._keeper.put_back()
+                self._keeper = None
+
+    def tighten(self) -> bool:
+        return sum(update.tighten() for update in self._updates.values()) > 0
+
+    def _remember(self) -> None:
+        self._before = self.small, self.small.read()
+
+    def _keep(self) -> None:
+        assert self._all is not None
+        keeper = Keeper()
+        keeper.keep(self._all)
+        self._keeper = keeper
+
+    # --- does slicing keep the math? -------------------------------------------------------------------------------
+
+    def obstacles(self, data: Any) -> list[mixing.Obstacle]:
+        structural = self._structural()
+        if structural:
+            return structural
+        if self.strategy is not tf.distribute.get_strategy():
+            return [mixing.Obstacle(self.name, "runs under a distribution strategy", can_be_allowed=False)]
+        return self.verdict(data).obstacles
+
+    def random_layers(self) -> list[str]:
+        return self._random_layers()
+
+    def verdict(self, data: Any) -> probe.Verdict:
+        """What a few samples tell; found out once."""
+        if self._found is None:
+            self.trace(data)
+            self._found = probe.own_step(self, data)
+        return self._found
+
+
+class _Taken:
+    """What the slices of a pass gave."""
+
+    def __init__(self) -> None:
+        self.bounds: list[tuple[int, int]] = []
+        self.results: list[list[Any]] = []
+        self.held: list[list[Any]] = []
+        self.sparse: list[list[Any]] = []
+
+    def add(self, bounds: tuple[int, int], results: list[Any], held: list[Any], sparse: list[Any]) -> None:
+        self.bounds.append(bounds)
+        self.results.append(results)
+        self.held.append(held)
+        self.sparse.append(sparse)
+
+
+def _unique(variables: list[Any]) -> list[Any]:
+    return list({id(one): one for one in variables}.values())
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, (tf.Tensor, tf.Variable))
+
+
+def _leaves(result: Any) -> list[Any]:
+    return [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(result) if _is_tensor(leaf)]

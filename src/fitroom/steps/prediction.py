@@ -1,0 +1,101 @@
+"""A model's prediction: slices one after the other, each one's outputs brought home before the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from fitroom.errors import UsageError
+from fitroom.steps import keras_seams, mixing, slicing
+from fitroom.steps.compiled import Compiled, any_batch
+from fitroom.steps.state import State
+from fitroom.steps.step import Phase, Step
+
+
+class Prediction(Step):
+    """A model's `predict_step`.
+
+    Args:
+        model: a Keras model.
+        brings_home: whether outputs go to the host's memory at once. Keras keeps those of all batches to the end.
+    """
+
+    phase: Phase = "gradients"
+
+    def __init__(self, model: Any, *, brings_home: bool) -> None:
+        self.model = model
+        self.brings_home = brings_home
+        options = {"jit_compile": bool(model.jit_compile), "eager": bool(model.run_eagerly)}
+        self._step = Compiled(self._predict, **options)
+        self._writes: dict[int, State] = {}  # by function: prediction writes nothing, unless a layer does
+        self._before: tuple[State, list[Any]] | None = None
+
+    def _predict(self, data: Any) -> Any:
+        outputs = self.model.distribute_strategy.run(self.model.predict_step, args=(data,))
+        return keras_seams.concatenated(self.model, outputs)
+
+    def samples(self, data: Any) -> int:
+        try:
+            return slicing.batch_size(data)
+        except UsageError:
+            return 0
+
+    def whole(self, data: Any, like: Any) -> Any:
+        self._remember(data, like)
+        outputs = self._step(data)
+        self._before = None
+        return tf.nest.map_structure(_home, outputs) if self.brings_home else outputs
+
+    def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
+        parts = []
+        for start, stop in bounds:
+            part = slicing.cut(data, start, stop)
+            self._remember(part, any_batch(part))
+            parts.append(tf.nest.map_structure(_home, self._step(part)))
+            self._before = None
+        return tf.nest.map_structure(lambda *leaves: _joined(leaves), *parts)
+
+    def _remember(self, data: Any, like: Any) -> None:
+        if not self._step.eager:
+            function = self._step.concrete((data,), like=None if like is None else (like,))
+            if id(function) not in self._writes:
+                self._writes[id(function)] = State(keras_seams.written_variables(function))
+            state = self._writes[id(function)]
+            self._before = state, state.read()
+
+    def roll_back(self) -> None:
+        if self._before is not None:
+            state, values = self._before
+            state.write(values)
+            self._before = None
+
+    def tighten(self) -> bool:
+        return False
+
+    def obstacles(self, data: Any) -> list[mixing.Obstacle]:
+        if not mixing.is_unknown(self.model) and keras_seams.uses_keras_own_step(self.model, "predict_step"):
+            return []
+        few = min(5, self.samples(data))
+        whole, parts = (
+            tf.nest.flatten(self.sliced(slicing.cut(data, 0, few), cuts))
+            for cuts in (((0, few),), ((0, few - few // 2), (few - few // 2, few)))
+        )
+        same = all(np.allclose(one, other, rtol=1e-3, atol=1e-6) for one, other in zip(whole, parts, strict=True))
+        return [] if same else [mixing.Obstacle("the model", "mixes samples: slices predict otherwise than the batch")]
+
+    def random_layers(self) -> list[str]:
+        return []
+
+
+def _home(output: Any) -> Any:
+    if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)):
+        return output
+    # A copy: on a CPU the array that TensorFlow gives shares the tensor's memory.
+    return np.array(output.numpy(), copy=True)
+
+
+def _joined(leaves: tuple[Any, ...]) -> Any:
+    return np.concatenate(leaves) if isinstance(leaves[0], np.ndarray) else tf.concat(leaves, 0)

@@ -1,0 +1,78 @@
+"""Where a step applies gradients: taken down while it is traced, instead of carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from fitroom.errors import FitroomError
+from fitroom.steps import keras_seams, optimizer_seams
+from fitroom.steps.accumulators import kind_of
+from fitroom.steps.state import native
+
+
+class Unsupported(FitroomError):
+    """A training step of a kind that cannot be taken apart."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One call of an optimizer's `apply`.
+
+    Attributes:
+        kinds: dense, sparse or none: each variable's gradient.
+    """
+
+    optimizer: Any
+    variables: list[Any]
+    kinds: list[str]
+
+
+class Capture:
+    """While it is active, every optimizer's `apply` is taken down, in order.
+
+    Args:
+        known: for the first sites, the values that they gave their variables: these are put in place, so that what
+            follows sees them.
+    """
+
+    def __init__(self, known: Sequence[Sequence[Any]] = ()) -> None:
+        self.known = known
+        self.sites: list[Site] = []
+        self.gradients: list[list[Any]] = []
+        self._graph: Any = None
+        self._position = 0
+
+    @contextmanager
+    def active(self) -> Iterator[Capture]:
+        """Take down."""
+        self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        with keras_seams.every_apply(self._take_down):
+            yield self
+
+    def reads_after_last(self) -> bool:
+        """Whether what follows the last site looks at something that the sites changed. Asked while tracing."""
+        changed = [one for site in self.sites for one in (*site.variables, site.optimizer.iterations)]
+        return keras_seams.reads(self._graph, native(changed), self._position)
+
+    def _take_down(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        if graph is not self._graph:
+            raise Unsupported("The step applies gradients inside a loop, a condition or a function of its own")
+        gradients = list(gradients)
+        variables = list(optimizer_seams.trained_variables(optimizer) if variables is None else variables)
+        if not optimizer.built:
+            with tf.init_scope():
+                optimizer.build(variables)
+        number = len(self.sites)
+        self.sites.append(Site(optimizer, variables, [kind_of(gradient) for gradient in gradients]))
+        self.gradients.append(gradients)
+        if number < len(self.known):
+            for variable, value in zip(native(variables), self.known[number], strict=True):
+                variable.assign(value, read_value=False)
+        if graph is not None:
+            self._position = len(graph.get_operations())

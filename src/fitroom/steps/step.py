@@ -1,0 +1,39 @@
+"""What a step is to whoever carries it through: it runs whole or in slices, and can be rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol
+
+from fitroom.steps.mixing import Obstacle
+
+Phase = Literal["gradients", "update"]
+
+
+class Step(Protocol):
+    """One batch in, one result out, every update made exactly once."""
+
+    @property
+    def phase(self) -> Phase:
+        """What was under way last: where it failed, that is what failed."""
+
+    def samples(self, data: Any) -> int:
+        """How many samples the batch has; 0 where it cannot be cut."""
+
+    def whole(self, data: Any, like: Any) -> Any:
+        """Run the batch in one piece; `like` is what plain Keras would trace for. Raises, and changes what it may."""
+
+    def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
+        """Run the batch in slices, from each start to each stop. Raises, and changes what it may."""
+
+    def roll_back(self) -> None:
+        """After a failure: have everything be as it was before the attempt."""
+
+    def tighten(self) -> bool:
+        """After an update that ran out: take less for it from now on. False where nothing is left to save."""
+
+    def obstacles(self, data: Any) -> list[Obstacle]:
+        """Why slices would not give what the whole batch gives. May run a few samples to find out."""
+
+    def random_layers(self) -> list[str]:
+        """What draws random numbers: sliced, it draws others of the same distribution."""

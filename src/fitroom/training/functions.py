@@ -1,0 +1,207 @@
+"""`fitroom.step`: a hand-written training function, made as safe as `fit`."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from fitroom.core import Event, Plan
+from fitroom.devices import meter
+from fitroom.remedies import read_allowed, read_plan
+from fitroom.steps import keras_seams, mixing, slicing
+from fitroom.steps.compiled import any_batch
+from fitroom.steps.own_step import OwnStep
+from fitroom.steps.sites import Unsupported
+from fitroom.training.guarded_step import GuardedStep
+from fitroom.training.guarding import enforced
+from fitroom.training.log import Log
+from fitroom.training.remembered import remembered_for
+
+_MOST = 8  # kinds of call; with more, an argument that should be a tensor is a Python number
+
+
+def step(
+    function: Callable[..., Any] | None = None,
+    *,
+    model: Any = None,
+    optimizer: Any = None,
+    budget: int | str | None = None,
+    allow: str | tuple[str, ...] | list[str] = (),
+    plan: Plan | str | None = None,
+) -> Any:
+    """Make a hand-written training step survive running out of memory.
+
+    The function computes gradients with a `tf.GradientTape` and applies them with a Keras optimizer, once or several
+    times; it may be a `tf.function` or plain Python. Arguments with the batch's first axis are cut into slices where
+    the batch does not fit. Scalar results are averaged, results per sample put together.
+
+    Args:
+        function: the step; without it, a decorator is returned.
+        model: the Keras model that it trains, if it is one.
+        optimizer: the optimizer that it uses.
+        budget, allow, plan: as for `fitroom.guard`.
+
+    Returns:
+        A function with the same arguments and results; `.events` has what happened.
+
+    Example:
+        >>> @fitroom.step
+        ... @tf.function
+        ... def train_step(x, y):
+        ...     with tf.GradientTape() as tape:
+        ...         loss = loss_function(y, model(x, training=True))
+        ...     gradients = tape.gradient(loss, model.trainable_variables)
+        ...     optimizer.apply(gradients, model.trainable_variables)
+        ...     return loss
+    """
+    if function is None:
+        given = {"model": model, "optimizer": optimizer, "budget": budget, "allow": allow, "plan": plan}
+        return functools.partial(step, **given)
+    missing = keras_seams.check()
+    if missing:
+        warnings.warn(f"fitroom does not guard this step: Keras no longer has {missing}", stacklevel=2)
+        return function
+    return GuardedFunction(function, model, optimizer, enforced(budget), read_allowed(allow), read_plan(plan))
+
+
+class GuardedFunction:
+    """A function that stands in for the user's own."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        model: Any,
+        optimizer: Any,
+        budget: int | None,
+        allow: frozenset[str],
+        plan: Plan,
+    ) -> None:
+        self.plain = function
+        self.model = model
+        self.optimizer = optimizer
+        self.budget = budget
+        self.allow = allow
+        self.plan = plan
+        python: Any = getattr(function, "python_function", function)
+        functools.update_wrapper(self, python, updated=())
+        self.name = getattr(python, "__name__", type(python).__name__)
+        self._log = Log()
+        self._steps: dict[Any, GuardedStep] = {}
+        self._given_up = False
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What has happened so far."""
+        return tuple(self._log.events)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result."""
+        if self._given_up or not tf.executing_eagerly():
+            return self.plain(*args, **kwargs)
+        leaves = tf.nest.flatten((args, kwargs))
+        if any(isinstance(leaf, (tf.data.Dataset, tf.distribute.DistributedDataset)) for leaf in leaves):
+            self._give_up("it loops over a dataset, and what runs inside one function cannot be cut. Try: loop outside "
+                          "of it, and give the function one batch at a time")  # fmt: skip
+            return self.plain(*args, **kwargs)
+        call = _Call(args, kwargs, leaves)
+        guarded = self._steps.get(call.key)
+        if guarded is None:
+            if len(self._steps) >= _MOST:
+                self._give_up(
+                    "its arguments are Python numbers that change from call to call. Try: pass them as tensors"
+                )
+                return self.plain(*args, **kwargs)
+            guarded = self._steps[call.key] = self._guarded(call)
+        try:
+            return guarded(call.data)
+        except Unsupported as error:
+            self._give_up(str(error))
+            return self.plain(*args, **kwargs)
+
+    def _guarded(self, call: _Call) -> GuardedStep:
+        compiled = keras_seams.is_function(self.plain) and not tf.config.functions_run_eagerly()
+        step = _FunctionStep(
+            call.function(keras_seams.python_of(self.plain) if compiled else self.plain),
+            self.name,
+            jit_compile=compiled and keras_seams.is_compiled_by_xla(self.plain),
+            eager=not compiled,
+            obstacles=lambda: mixing.obstacles(self.model) if self.model is not None else [],
+            random_layers=lambda: mixing.random_layers(self.model) if self.model is not None else [],
+        )
+        found = meter.find(self.budget)
+        remembered = remembered_for("step", found, self.model, self.optimizer, self.name)
+        hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
+        tell = functools.partial(self._tell, of=self.name)
+        return GuardedStep(step, self.plan, self.allow, found, tell, remembered, hint)
+
+    def _tell(self, kind: str, **data: Any) -> None:
+        if not self._log.events:
+            atexit.register(self._log.say)  # nothing else tells when the last step was
+        self._log.tell(kind, **data)
+
+    def _give_up(self, reason: str) -> None:
+        self._given_up = True
+        warnings.warn(f"fitroom does not guard {self.name}: {reason}. It runs as without fitroom.", stacklevel=3)
+
+
+class _FunctionStep(OwnStep):
+    """A function of a batch, and of other tensors that go along whole."""
+
+    def batch(self, data: Any) -> Any:
+        return data[0]
+
+    def cut(self, data: Any, start: int, stop: int) -> Any:
+        return slicing.cut(data[0], start, stop), data[1]
+
+    def relaxed(self, part: Any) -> Any:
+        return any_batch(part[0]), part[1]
+
+
+class _Call:
+    """The arguments of a call: those with the batch's axis, other tensors, and everything else."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> None:
+        self._structure = (args, kwargs)
+        samples = next((leaf.shape[0] for leaf in leaves if _is_array(leaf) and len(leaf.shape)), None)
+        batched = [_is_array(leaf) and len(leaf.shape) > 0 and leaf.shape[0] == samples for leaf in leaves]
+        self._places = [
+            ("batch" if b else "tensor") if _is_array(leaf) else leaf for leaf, b in zip(leaves, batched, strict=True)
+        ]
+        self.data = (
+            [leaf for leaf, is_batch in zip(leaves, batched, strict=True) if is_batch],
+            [leaf for leaf, is_batch in zip(leaves, batched, strict=True) if _is_array(leaf) and not is_batch],
+        )
+        shown = tuple(place if isinstance(place, str) else (type(place), _hashable(place)) for place in self._places)
+        self.key = (len(args), tuple(sorted(kwargs)), shown)
+
+    def function(self, python: Callable[..., Any]) -> Callable[[Any], Any]:
+        """`python`, as a function of `data`."""
+        structure, places = self._structure, self._places
+
+        def call(data: Any) -> Any:
+            sources = {"batch": iter(data[0]), "tensor": iter(data[1])}
+            leaves = [
+                next(sources[place]) if isinstance(place, str) and place in sources else place for place in places
+            ]
+            args, kwargs = tf.nest.pack_sequence_as(structure, leaves)
+            return python(*args, **kwargs)
+
+        return call
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (tf.Tensor, np.ndarray, np.generic))
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
