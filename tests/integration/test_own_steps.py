@@ -71,7 +71,8 @@ def test_what_follows_the_update_happens_once() -> None:
 def test_faults_in_own_steps_leave_no_trace(
     name: str, where: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault = Fault(at_calls={4, 9})
+    # The trial on a few samples comes after the first fault: in the GAN it passes the faulty layer fifteen times.
+    fault = Fault(at_calls={4, 40} if name == "gan" and where != "update" else {4, 9})
     model = fitroom.guard(MAKE[name](OPTIMIZERS["adam"], fault, where, **options))
     left = watch(model, monkeypatch)
     fit(model, epochs=4)

@@ -20,7 +20,6 @@ from fitroom.steps.held import Held, Kind, per_sample
 from fitroom.steps.keras_pass import KerasPass
 from fitroom.steps.mixing import Obstacle
 from fitroom.steps.sites import Capture
-from fitroom.steps.state import State
 
 if TYPE_CHECKING:
     from fitroom.steps.own_step import OwnStep

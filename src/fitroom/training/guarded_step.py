@@ -161,9 +161,10 @@ class GuardedStep:
     def _refusal(self, obstacles: list[Obstacle], samples: int) -> DoesNotFit:
         can_be_allowed = all(one.can_be_allowed for one in obstacles)
         more = f" (and {len(obstacles) - 1} more)" if len(obstacles) > 1 else ""
+        verdict = "slicing it would change the math" if can_be_allowed else "it cannot be sliced"
         hint = f"{self.hint}, which runs slices instead of whole batches"
         return DoesNotFit(
-            f"A batch of {samples} does not fit, and slicing it would change the math: {obstacles[0]}{more}",
+            f"A batch of {samples} does not fit, and {verdict}: {obstacles[0]}{more}",
             received=self._received(),
             hint=hint if can_be_allowed else "a smaller batch size",
         )
