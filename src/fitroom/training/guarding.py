@@ -20,7 +20,8 @@ from fitroom.training.log import Log
 from fitroom.training.remembered import remembered_for
 from fitroom.units import format_bytes
 
-_HOOKS = ("make_train_function", "make_test_function", "make_predict_function", "fit", "evaluate", "predict")
+_SPEAKING = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+_HOOKS = ("make_train_function", "make_test_function", "make_predict_function", *_SPEAKING)
 
 
 def guard(
@@ -105,7 +106,7 @@ class _Guard:
         self._depth = 0
 
     def install(self) -> None:
-        spoken = {name: self._speaking(getattr(self.model, name)) for name in ("fit", "evaluate", "predict")}
+        spoken = {name: self._speaking(getattr(self.model, name)) for name in _SPEAKING}
         keras_seams.hook(
             self.model,
             self,
@@ -122,7 +123,8 @@ class _Guard:
         def method(*args: Any, **kwargs: Any) -> Any:
             self._depth += 1
             try:
-                result = plain(*args, **kwargs)
+                with keras_seams.outputs_at_home():
+                    result = plain(*args, **kwargs)
             finally:
                 self._depth -= 1
             if not self._depth:
@@ -138,7 +140,7 @@ class _Guard:
         model = self.model
         if model.train_function is not None and not force:
             return model.train_function
-        if model.optimizer is None:
+        if getattr(model, "optimizer", None) is None:
             return self._give_up("train_function", "the model has no optimizer")
         model.train_function = self._over_iterator("train_function", model_step(model, "train_step"), "train")
         return None
@@ -163,7 +165,6 @@ class _Guard:
 
         def predict_function(data: list[Any]) -> Any:
             outputs = [step(keras_seams.without_optionals(one)) for one in data]
-            self._say_if_alone()
             return outputs[0] if len(outputs) == 1 else keras_seams.join_outputs(outputs)
 
         model.predict_function = predict_function
@@ -192,7 +193,6 @@ class _Guard:
                     logs = guarded(data, batches.like)
                 except Unsupported as error:
                     return self._give_up(name, str(error))(iter([data]))
-            self._say_if_alone()
             return logs
 
         return function
@@ -201,15 +201,11 @@ class _Guard:
         options = self.options
         plan = options.plan if what == "train" else Plan()
         allow = options.allow
-        remembered = remembered_for(what, found, self.model, self.model.optimizer)
+        remembered = remembered_for(what, found, self.model, getattr(self.model, "optimizer", None))
         return GuardedStep(step, plan, allow, found, functools.partial(self.log.tell, of=what), remembered)
 
     def _has_replicas(self) -> bool:
         return bool(self.model.distribute_strategy.num_replicas_in_sync > 1)
-
-    def _say_if_alone(self) -> None:
-        if not self._depth:
-            self.log.say()
 
     def _give_up(self, name: str, reason: str) -> Any:
         warnings.warn(f"fitroom does not guard this model: {reason}. It runs as without fitroom.", stacklevel=3)

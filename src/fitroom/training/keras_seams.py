@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fitroom.steps.keras_seams import check as check_steps
 
-__all__ = ["Batches", "check", "hook", "hooked", "join_outputs", "plain_function", "unhook", "without_optionals"]
+__all__ = [
+    "Batches",
+    "check",
+    "hook",
+    "hooked",
+    "join_outputs",
+    "outputs_at_home",
+    "plain_function",
+    "unhook",
+    "without_optionals",
+]
 
 _MARK = "_fitroom"
 
@@ -79,6 +90,32 @@ def join_outputs(outputs: list[Any]) -> Any:
         return np.concatenate(leaves) if isinstance(leaves[0], np.ndarray) else tf.concat(leaves, 0)
 
     return tf.nest.map_structure(join, *outputs)
+
+
+@contextmanager
+def outputs_at_home() -> Iterator[None]:
+    """While a model predicts, let outputs be arrays: Keras would put them together on the device."""
+    import numpy as np
+    import tensorflow as tf
+    from keras.src.backend.tensorflow import trainer
+
+    concat, convert = trainer.potentially_ragged_concat, trainer.convert_to_np_if_not_ragged
+
+    def potentially_ragged_concat(outputs: list[Any]) -> Any:
+        are_arrays = all(isinstance(one, np.ndarray) for one in outputs)
+        if are_arrays and len({one.shape[1:] for one in outputs}) == 1 and outputs[0].ndim:
+            return np.concatenate(outputs)
+        return concat([tf.convert_to_tensor(one) if isinstance(one, np.ndarray) else one for one in outputs])
+
+    def convert_to_np_if_not_ragged(output: Any) -> Any:
+        return output if isinstance(output, np.ndarray) else convert(output)
+
+    trainer.potentially_ragged_concat = potentially_ragged_concat
+    trainer.convert_to_np_if_not_ragged = convert_to_np_if_not_ragged
+    try:
+        yield
+    finally:
+        trainer.potentially_ragged_concat, trainer.convert_to_np_if_not_ragged = concat, convert
 
 
 class Batches:

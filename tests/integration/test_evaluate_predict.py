@@ -1,0 +1,173 @@
+"""Evaluation and prediction survive apart from training, with the numbers of an unlimited run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers as kl
+
+import fitroom
+from fitroom.devices import pocket
+from fitroom.training.guarding import events
+from tests import faults
+from tests import own_cases as own
+from tests.faults import Fault
+from tests.guard_cases import OPTIMIZERS
+
+GENERATOR = np.random.default_rng(5)
+BIG, SMALL = 3000, 60
+IMAGES = GENERATOR.random((BIG, 16, 16, 3), np.float32)
+TOKENS = GENERATOR.integers(0, 50, (BIG, 20)).astype(np.int32)
+BINARY = GENERATOR.integers(0, 2, BIG)
+CLASSES = GENERATOR.integers(0, 5, BIG)
+
+
+def cnn(layers: list[Any]) -> Any:
+    blocks = [kl.Conv2D(16, 3, activation="relu"), kl.BatchNormalization(), *layers, kl.GlobalAveragePooling2D()]
+    model = keras.Sequential([keras.Input((16, 16, 3)), *blocks, kl.Dense(5, "softmax")])
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def lstm(layers: list[Any]) -> Any:
+    blocks = [kl.Embedding(50, 16, mask_zero=True), kl.LSTM(16), *layers, kl.Dense(1, "sigmoid")]
+    model = keras.Sequential([keras.Input((20,)), *blocks])
+    model.compile("adam", "binary_crossentropy", metrics=[keras.metrics.AUC(name="auc"), "accuracy"])
+    return model
+
+
+def by_name(layers: list[Any]) -> Any:
+    images = keras.Input((16, 16, 3), name="images")
+    x = kl.Conv2D(16, 3, activation="relu")(images)
+    for layer in layers:
+        x = layer(x)
+    x = kl.GlobalAveragePooling2D()(x)
+    model = keras.Model({"images": images}, {"kind": kl.Dense(5, "softmax")(x), "score": kl.Dense(1)(x)})
+    losses = {"kind": "sparse_categorical_crossentropy", "score": "mse"}
+    metrics = {"kind": ["accuracy"], "score": [keras.metrics.MeanAbsoluteError(name="mae"), keras.metrics.Mean()]}
+    model.compile("adam", losses, metrics={**metrics, "score": metrics["score"][:1]})
+    return model
+
+
+MODELS: dict[str, tuple[Callable[[list[Any]], Any], Any, Any]] = {
+    "cnn": (cnn, IMAGES, CLASSES),
+    "lstm": (lstm, TOKENS, BINARY),
+    "dict": (by_name, {"images": IMAGES}, {"kind": CLASSES, "score": BINARY.astype(np.float32)}),
+}
+
+
+def first(data: Any, count: int) -> Any:
+    return {key: value[:count] for key, value in data.items()} if isinstance(data, dict) else data[:count]
+
+
+def made(name: str, layers: list[Any] | None = None) -> Any:
+    keras.utils.set_random_seed(4)
+    return MODELS[name][0](layers or [])
+
+
+def same(expected: Any, got: Any) -> None:
+    for one, other in zip(keras.tree.flatten(expected), keras.tree.flatten(got), strict=True):
+        assert isinstance(other, np.ndarray | float)
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_where_memory_suffices_nothing_changes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, x, y = MODELS[name]
+    x, y = first(x, SMALL), first(y, SMALL)
+    plain, guarded = made(name), fitroom.guard(made(name))
+    for model in (plain, guarded):
+        model.fit(x, y, batch_size=16, validation_split=0.25, verbose=0)
+    assert plain.evaluate(x, y, batch_size=16, verbose=0) == guarded.evaluate(x, y, batch_size=16, verbose=0)
+    assert plain.test_on_batch(x, y) == guarded.test_on_batch(x, y)
+    for one, other in zip(
+        keras.tree.flatten([plain.predict(x, batch_size=16, verbose=0), plain.predict_on_batch(x)]),
+        keras.tree.flatten([guarded.predict(x, batch_size=16, verbose=0), guarded.predict_on_batch(x)]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+    assert events(guarded) == ()
+    assert "fitroom" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_faults_change_no_number(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, x, y = MODELS[name]
+    x, y = first(x, SMALL), first(y, SMALL)
+    fault = Fault(at_calls={2, 12})
+    plain, guarded = made(name), fitroom.guard(made(name, [faults.layer(fault)]))
+    same(plain.evaluate(x, y, batch_size=32, verbose=0), guarded.evaluate(x, y, batch_size=32, verbose=0))
+    fault.at_calls, fault.calls, fault._set = {1, 9}, 0, frozenset({1, 9})
+    same(plain.predict(x, batch_size=32, verbose=0), guarded.predict(x, batch_size=32, verbose=0))
+    assert {event.data["of"] for event in events(guarded)} == {"evaluate", "predict"}
+    assert fault.strikes >= 2
+    assert "lost nothing" in capsys.readouterr().err
+
+
+def test_validation_is_guarded_apart_from_training() -> None:
+    fault = Fault()
+    model, plain = fitroom.guard(made("cnn", [faults.layer(fault)])), made("cnn")
+    _, x, y = MODELS["cnn"]
+    x, y = first(x, SMALL), first(y, SMALL)
+
+    class Arm(keras.callbacks.Callback):
+        def on_test_begin(self, logs: Any = None) -> None:
+            fault._set = frozenset({fault.calls + 1})
+
+    options = {"batch_size": 16, "validation_data": (x, y), "validation_batch_size": 32, "epochs": 2, "verbose": 0}
+    got = model.fit(x, y, shuffle=False, callbacks=[Arm()], **options).history
+    expected = plain.fit(x, y, shuffle=False, **options).history
+    assert fault.strikes == 2
+    assert {event.data["of"] for event in events(model)} == {"evaluate"}  # training was not sliced
+    for key in expected:
+        np.testing.assert_allclose(got[key], expected[key], rtol=1e-5)
+
+
+def test_an_own_test_step_gives_its_numbers() -> None:
+    fault = Fault(at_calls={1})
+    plain, guarded = own.vae(OPTIMIZERS["adam"], random=False), own.vae(OPTIMIZERS["adam"], fault, random=False)
+    fault.calls = 0
+    fitroom.guard(guarded)
+    same(
+        plain.evaluate(own.ROWS, batch_size=30, verbose=0, return_dict=True),
+        guarded.evaluate(own.ROWS, batch_size=30, verbose=0, return_dict=True),
+    )
+    assert fault.strikes == 1
+
+
+def test_outputs_do_not_pile_up_on_the_device() -> None:
+    """Outputs of eight batches of 8 MiB each would not fit into what is left free."""
+    model = keras.Sequential([keras.Input((64,)), kl.Dense(4096)])
+    x = np.ones((4096, 64), np.float32)
+    fitroom.guard(model)
+    model.predict(x[:8], batch_size=8, verbose=0)
+    with pocket.ballast("48MiB"):
+        got = model.predict(x, batch_size=512, verbose=0)
+    assert got.shape == (4096, 4096)
+    assert events(model) == ()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", MODELS)
+def test_thirty_real_budgets(name: str) -> None:
+    _, x, y = MODELS[name]
+    plain = made(name)
+    pocket.reset_peak()
+    before = pocket.use().current
+    expected = plain.evaluate(x, y, batch_size=BIG, verbose=0), plain.predict(x, batch_size=BIG, verbose=0)
+    need = pocket.use().peak - before
+    ran_out = 0
+    for turn in range(30):
+        free = int(need * (0.4 + 0.8 * turn / 29))
+        guarded = fitroom.guard(made(name))
+        guarded.evaluate(first(x, 4), first(y, 4), verbose=0), guarded.predict(first(x, 4), verbose=0)
+        with pocket.ballast(free):
+            got = guarded.evaluate(x, y, batch_size=BIG, verbose=0), guarded.predict(x, batch_size=BIG, verbose=0)
+        same(expected, got)
+        ran_out += sum(event.kind == "oom" for event in events(guarded))
+    assert ran_out >= 10
