@@ -4,7 +4,7 @@ Usage: python seed_runner.py RESULT.json SCRIPT [ARGUMENTS…]
 
 Every `ResourceExhaustedError` is noted as it is made, because most of the scripts catch theirs; so is the error
 that ends the script. The script itself is not changed. With SEED_STOP_AT_FIRST_ERROR set, the process ends there:
-what the script does next can cost minutes. With SEED_GUARD set, every model is guarded when its `fit` is called.
+what the script does next can cost minutes. With SEED_GUARD set, models and training functions are guarded.
 """
 
 from __future__ import annotations
@@ -71,6 +71,39 @@ def guard_every_fit(raised: list[str]) -> None:
     keras.Model.fit = fit
 
 
+def guard_every_call() -> None:
+    """Guard a model when it is first called under a tape."""
+    import keras
+
+    import fitroom
+    from fitroom.training import keras_seams
+
+    plain = keras.Model.__call__
+
+    def call(self, *args, **kwargs):
+        if keras_seams.hooked(self) is None and keras_seams.is_recorded_eagerly():
+            fitroom.guard(self)
+        return plain(self, *args, **kwargs)
+
+    keras.Model.__call__ = call
+
+
+def guard_every_function(script: str) -> None:
+    """Guard what the script makes a tf.function of."""
+    import tensorflow as tf
+
+    import fitroom
+
+    plain = tf.function
+
+    def function(python=None, **options):
+        made = plain(python, **options)
+        is_scripts = python is not None and python.__code__.co_filename == script
+        return fitroom.step(made) if is_scripts else made
+
+    tf.function = function
+
+
 def count_updates(optimizer) -> int:
     import tensorflow as tf
 
@@ -108,6 +141,8 @@ def main() -> None:
         watch_tensorflow(errors, optimizers, write)
         if os.environ.get("SEED_GUARD"):
             guard_every_fit(raised)
+            guard_every_call()
+            guard_every_function(script)
     sys.argv = [script, *arguments]
     try:
         runpy.run_path(script, run_name="__main__")

@@ -24,3 +24,4 @@ class DoesNotFit(FitroomError, tf.errors.ResourceExhaustedError):  # type: ignor
     ) -> None:
         FitroomError.__init__(self, what, received=received, expected=expected, hint=hint)
         tf.errors.ResourceExhaustedError.__init__(self, None, None, str(self.args[0]))
+        self._keras_call_info_injected = True  # raised in a layer, it passes through Keras as it is

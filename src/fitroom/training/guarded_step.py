@@ -16,6 +16,7 @@ from fitroom.remedies import micro_batch
 from fitroom.steps import slicing
 from fitroom.steps.mixing import Obstacle
 from fitroom.steps.step import Step
+from fitroom.training import keras_seams
 from fitroom.training.does_not_fit import DoesNotFit
 from fitroom.training.remembered import Remembered
 from fitroom.training.rungs import Sizes
@@ -67,7 +68,8 @@ class GuardedStep:
         while True:
             found: oom.Exhaustion | None = None
             try:
-                return self._attempt(data, like, sizes)
+                with keras_seams.guarded_step():
+                    return self._attempt(data, like, sizes)
             except BaseException as error:
                 found = oom.from_exception(error) if isinstance(error, Exception) else None
                 if found is None or not found.is_memory or isinstance(error, DoesNotFit):

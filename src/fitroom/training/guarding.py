@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import warnings
 from typing import Any
@@ -15,13 +16,14 @@ from fitroom.steps.prediction import Prediction
 from fitroom.steps.sites import Unsupported
 from fitroom.steps.step import Step
 from fitroom.training import keras_seams
+from fitroom.training.eager_calls import EagerCalls
 from fitroom.training.guarded_step import GuardedStep
 from fitroom.training.log import Log
 from fitroom.training.remembered import remembered_for
 from fitroom.units import format_bytes
 
 _SPEAKING = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
-_HOOKS = ("make_train_function", "make_test_function", "make_predict_function", *_SPEAKING)
+_HOOKS = ("make_train_function", "make_test_function", "make_predict_function", "call", *_SPEAKING)
 
 
 def guard(
@@ -107,12 +109,14 @@ class _Guard:
 
     def install(self) -> None:
         spoken = {name: self._speaking(getattr(self.model, name)) for name in _SPEAKING}
+        calls = EagerCalls(self.model, lambda: meter.find(self.options.budget), self.options.allow, self._tell_call)
         keras_seams.hook(
             self.model,
             self,
             make_train_function=self.make_train_function,
             make_test_function=self.make_test_function,
             make_predict_function=self.make_predict_function,
+            call=calls.hook(),
             **spoken,
         )
 
@@ -132,6 +136,11 @@ class _Guard:
             return result
 
         return method
+
+    def _tell_call(self, kind: str, **data: Any) -> None:
+        if not self.log.events:
+            atexit.register(self.log.say)  # nothing else tells when the loop is over
+        self.log.tell(kind, of="call", **data)
 
     # --- the functions that Keras asks for -------------------------------------------------------------------------
 

@@ -7,16 +7,22 @@ from contextlib import contextmanager
 from typing import Any
 
 from fitroom.steps.keras_seams import check as check_steps
+from fitroom.steps.keras_seams import fixed_randomness
 
 __all__ = [
     "Batches",
+    "bytes_of_outputs",
     "check",
+    "fixed_randomness",
+    "guarded_step",
     "hook",
     "hooked",
+    "is_recorded_eagerly",
     "join_outputs",
     "outputs_at_home",
     "plain_function",
     "unhook",
+    "unrecorded",
     "without_optionals",
 ]
 
@@ -116,6 +122,58 @@ def outputs_at_home() -> Iterator[None]:
         yield
     finally:
         trainer.potentially_ragged_concat, trainer.convert_to_np_if_not_ragged = concat, convert
+
+
+_guarded_steps = 0  # under way: what they call is guarded by them
+
+
+@contextmanager
+def guarded_step() -> Iterator[None]:
+    """While a guarded step runs, the calls of models in it are its own affair."""
+    global _guarded_steps
+    _guarded_steps += 1
+    try:
+        yield
+    finally:
+        _guarded_steps -= 1
+
+
+def is_recorded_eagerly() -> bool:
+    """Whether a tape records what is computed now, line by line, outside of any guarded step."""
+    import tensorflow as tf
+    from tensorflow.python.eager import record
+
+    return not _guarded_steps and tf.executing_eagerly() and bool(record.could_possibly_record())
+
+
+def unrecorded() -> Any:
+    """A context in which no tape records."""
+    from tensorflow.python.eager import record
+
+    return record.stop_recording()
+
+
+def bytes_of_outputs(model: Any) -> int | None:
+    """What all outputs of a model's layers take for one sample; None where the model does not tell."""
+    import keras
+    import numpy as np
+
+    if isinstance(model, keras.Sequential):
+        model = model._functional
+    operations = getattr(model, "_operations", None)
+    if not isinstance(model, keras.Model) or operations is None:
+        return None
+    total = 0
+    for operation in operations:
+        if isinstance(operation, keras.Model):
+            return None
+        for tensor in keras.tree.flatten(operation.output):
+            if any(size is None for size in tensor.shape[1:]):
+                return None
+            total += int(np.prod(tensor.shape[1:])) * max(
+                4, keras.backend.standardize_dtype(tensor.dtype).count("64") * 8
+            )
+    return total
 
 
 class Batches:

@@ -1,0 +1,188 @@
+"""Loops that call the model under a `GradientTape` line by line, with no function to take apart.
+
+What a tape has recorded cannot be taken back when memory runs out. So it must not come to that: before the first call
+with a batch of a new shape, one and then four samples tell what a batch will take. Where it will not fit, the model
+computes its outputs slice by slice, keeps nothing for the way back, and computes each slice again when the tape asks
+for gradients, from the same seeds: the same gradients, at the memory of a slice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from fitroom.devices.meter import Meter
+from fitroom.errors import UsageError
+from fitroom.remedies import micro_batch
+from fitroom.steps import mixing, slicing
+from fitroom.steps.accumulators import join
+from fitroom.steps.state import State, native
+from fitroom.training import keras_seams
+from fitroom.training.does_not_fit import DoesNotFit
+from fitroom.training.rungs import MARGIN
+from fitroom.units import format_bytes
+
+_SAFE = 4  # a batch whose outputs fit so many times needs no trial
+_SAMPLES = (1, 4)
+
+
+class EagerCalls:
+    """Stands in for a model's `call`."""
+
+    def __init__(
+        self, model: Any, meter: Callable[[], Meter | None], allow: frozenset[str], tell: Callable[..., object]
+    ) -> None:
+        self.model = model
+        self.meter = meter
+        self.allow = allow
+        self.tell = tell
+        self.plain = model.call
+        self._sizes: dict[Any, int] = {}
+        self._inside = False
+
+    def hook(self) -> Any:
+        """What to call instead of the model's `call`."""
+
+        @functools.wraps(self.plain)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._inside or not keras_seams.is_recorded_eagerly():
+                return self.plain(*args, **kwargs)
+            self._inside = True
+            try:
+                return self._call(args, kwargs)
+            finally:
+                self._inside = False
+
+        return call
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            samples = slicing.batch_size(args)
+        except (UsageError, AttributeError):
+            samples = 0
+        if samples < 2 * _SAMPLES[-1]:
+            return self.plain(*args, **kwargs)
+        args = tf.nest.map_structure(lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), args)
+        key = tuple((leaf.dtype, *leaf.shape) for leaf in tf.nest.flatten(args) if leaf is not None)
+        if key not in self._sizes:
+            self._sizes[key] = self._size(args, kwargs, samples)
+        size = self._sizes[key]
+        return self.plain(*args, **kwargs) if size >= samples else self._sliced(args, kwargs, samples, size)
+
+    # --- how large may a slice be? ---------------------------------------------------------------------------------
+
+    def _size(self, args: Any, kwargs: Any, samples: int) -> int:
+        meter = self.meter()
+        if meter is None:
+            return samples
+        free = meter.limit - meter.current()
+        outputs = keras_seams.bytes_of_outputs(self.model)
+        if outputs is not None and _SAFE * outputs * samples < free:
+            return samples
+        (few, need), (more, need_more) = ((size, self._need(args, kwargs, size, meter)) for size in _SAMPLES)
+        slope = max((need_more - need) / (more - few), 1.0)
+        expected = need + slope * (samples - few)
+        if expected * MARGIN < free:
+            return samples
+        self._check(args, kwargs, samples, expected, meter)
+        size = max(1, min(samples - 1, int(few + (free / MARGIN - need) / slope)))
+        told = {"remedy": micro_batch.NAME, "size": size, "changed": "; ".join(map(str, mixing.obstacles(self.model)))}
+        random = ", ".join(mixing.random_layers(self.model))
+        self.tell("rung", **told, exact=not told["changed"], random=random)
+        return size
+
+    def _need(self, args: Any, kwargs: Any, size: int, meter: Meter) -> int:
+        state = self._state()
+        before, part = state.read(), slicing.cut(args, 0, size)
+        meter.reset()
+        resident = meter.current()
+        with tf.GradientTape() as tape:
+            outputs = self.plain(*part, **kwargs)
+        tape.gradient(outputs, [one.value for one in self.model.trainable_variables])
+        state.write(before)
+        return meter.peak() - resident
+
+    def _check(self, args: Any, kwargs: Any, samples: int, expected: float, meter: Meter) -> None:
+        found = mixing.obstacles(self.model)
+        if not found and mixing.is_unknown(self.model) and not self._is_independent(args, kwargs):
+            found = [mixing.Obstacle("the model", "mixes samples: its outputs for slices are not those for the batch")]
+        if found and not (all(one.can_be_allowed for one in found) and micro_batch.NAME in self.allow):
+            raise DoesNotFit(
+                f"A batch of {samples} needs about {format_bytes(int(expected))}, and slicing it would change the "
+                f"math: {found[0]}",
+                received=f"{format_bytes(meter.limit)} on {meter.device}, {format_bytes(meter.current())} in use",
+                hint="fitroom.guard(model, allow=('micro_batch',)), which runs slices instead of whole batches",
+            )
+
+    def _is_independent(self, args: Any, kwargs: Any) -> bool:
+        state = self._state()
+        before = state.read()
+        with keras_seams.unrecorded(), keras_seams.fixed_randomness():
+            whole, *parts = (
+                tf.nest.flatten(self.plain(*slicing.cut(args, start, stop), **kwargs))
+                for start, stop in ((0, 4), (0, 3), (3, 4))
+            )
+        state.write(before)
+        joined = [tf.concat(leaves, 0) for leaves in zip(*parts, strict=True)]
+        return all(np.allclose(one, other, rtol=1e-3, atol=1e-6) for one, other in zip(whole, joined, strict=True))
+
+    def _state(self) -> State:
+        return State(native(self.model.non_trainable_variables))
+
+    # --- slice by slice --------------------------------------------------------------------------------------------
+
+    def _sliced(self, args: Any, kwargs: Any, samples: int, size: int) -> Any:
+        bounds = slicing.bounds(samples, size)
+        state = self._state()
+        structure: Any = None
+
+        def forward(part: Any) -> list[Any]:
+            nonlocal structure
+            outputs = self.plain(*tf.nest.pack_sequence_as(args, part), **kwargs)
+            structure = tf.nest.map_structure(lambda leaf: None, outputs)
+            return list(tf.nest.flatten(outputs))
+
+        def run(*inputs: Any) -> Any:
+            starts, parts = [], []
+            with keras_seams.unrecorded():
+                for start, stop in bounds:
+                    starts.append(state.read())
+                    parts.append(forward([one[start:stop] for one in inputs]))
+
+            def gradient(*upstream: Any, variables: Any = None) -> Any:
+                now = state.read()
+                wanted = list(variables or [])
+                of_inputs: list[list[Any]] = []
+                of_variables: list[Any] = [None] * len(wanted)
+                for (start, stop), seeds in zip(bounds, starts, strict=True):
+                    state.write(seeds)
+                    part = [one[start:stop] for one in inputs]
+                    with tf.GradientTape() as tape:
+                        tape.watch([one for one in part if one.dtype.is_floating])
+                        outputs = forward(part)
+                    above = [one[start:stop] for one in upstream]
+                    found = tape.gradient(outputs, [*part, *wanted], above)
+                    of_inputs.append(found[: len(part)])
+                    of_variables = [
+                        _added(one, other) for one, other in zip(of_variables, found[len(part) :], strict=True)
+                    ]
+                state.write(now)
+                whole = [None if one[0] is None else tf.concat(one, 0) for one in zip(*of_inputs, strict=True)]
+                return (whole, of_variables) if variables is not None else whole
+
+            return [tf.concat(leaves, 0) for leaves in zip(*parts, strict=True)], gradient
+
+        outputs = tf.custom_gradient(run)(*tf.nest.flatten(args))
+        return tf.nest.pack_sequence_as(structure, outputs)
+
+
+def _added(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return one if other is None else other
+    if isinstance(one, tf.IndexedSlices):
+        return join([[one], [other]])[0]
+    return one + other

@@ -1,0 +1,118 @@
+"""Loops with a tape and no function: slices in the model's call, the same gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers as kl
+
+import fitroom
+from fitroom.training.eager_calls import EagerCalls
+from fitroom.training.guarding import events
+from tests import own_cases as own
+
+X = own.ROWS[:20]
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a batch of 20 did not fit, and slices of 6 did."""
+    monkeypatch.setattr(EagerCalls, "_size", lambda self, args, kwargs, samples: min(samples, 6))
+
+
+def dense() -> Any:
+    keras.utils.set_random_seed(2)
+    return keras.Sequential([keras.Input((12,)), kl.Dense(6, "relu"), kl.Dense(2)])
+
+
+def loop(model: Any, steps: int = 5) -> list[float]:
+    optimizer = keras.optimizers.Adam(0.01)
+    losses = []
+    for _ in range(steps):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(X, training=True)))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        losses.append(float(loss))
+    return losses
+
+
+def test_slices_give_the_same_training(small_slices: None) -> None:
+    plain, guarded = dense(), fitroom.guard(dense())
+    np.testing.assert_allclose(loop(plain), loop(guarded), rtol=1e-5)
+    for one, other in zip(plain.get_weights(), guarded.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_where_it_fits_it_is_the_same_to_the_bit_and_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EagerCalls, "_need", None)  # a trial would fail
+    plain, guarded = dense(), fitroom.guard(dense())
+    assert loop(plain) == loop(guarded)
+    for one, other in zip(plain.get_weights(), guarded.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert events(guarded) == ()
+
+
+def test_embeddings_and_several_inputs_and_outputs(small_slices: None) -> None:
+    def make() -> Any:
+        keras.utils.set_random_seed(2)
+        tokens, rows = keras.Input((4,), dtype="int32"), keras.Input((12,))
+        x = kl.Concatenate()([kl.Flatten()(kl.Embedding(30, 3)(tokens)), rows])
+        return keras.Model([tokens, rows], {"a": kl.Dense(2)(x), "b": kl.Dense(1)(x)})
+
+    tokens = np.arange(80).reshape(20, 4) % 30
+    found = []
+    for model in (make(), fitroom.guard(make())):
+        with tf.GradientTape() as tape:
+            outputs = model([tf.constant(tokens), tf.constant(X)])
+            loss = tf.reduce_mean(outputs["a"] ** 2) + tf.reduce_sum(outputs["b"])
+        found.append([tf.convert_to_tensor(one) for one in tape.gradient(loss, model.trainable_variables)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_the_way_back_drops_what_the_way_there_dropped(small_slices: None) -> None:
+    """With weights that pass everything on, the gradient is the sum of the outputs, if the masks are the same."""
+    model = keras.Sequential([keras.Input((12,)), kl.Dropout(0.5, seed=3), kl.Dense(12, use_bias=False)])
+    model.layers[-1].set_weights([np.eye(12, dtype=np.float32)])
+    fitroom.guard(model)
+    seen = []
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            outputs = model(X, training=True)
+            loss = tf.reduce_sum(outputs[:, 0])
+        gradient = tape.gradient(loss, model.trainable_variables)[0]
+        np.testing.assert_allclose(gradient[:, 0], tf.reduce_sum(outputs, 0), rtol=1e-5)
+        assert float(tf.reduce_mean(tf.cast(outputs == 0, tf.float32))) > 0.2
+        seen.append(outputs.numpy())
+    assert not np.array_equal(*seen)  # every step draws anew
+
+
+def test_gradients_of_gradients(small_slices: None) -> None:
+    def penalty(model: Any) -> Any:
+        x = tf.constant(X)
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                score = model(x)
+            slope = inner.gradient(score, x)
+            loss = tf.reduce_mean(tf.square(slope))
+        return outer.gradient(loss, model.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    for one, other in zip(penalty(dense()), penalty(fitroom.guard(dense())), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+
+
+def test_a_batch_that_will_not_fit_and_cannot_be_sliced_is_refused_before_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = keras.Sequential([keras.Input((12,)), kl.Dense(4), kl.BatchNormalization()])
+    fitroom.guard(model)
+    monkeypatch.setattr("fitroom.training.eager_calls._SAFE", 10**9)
+    monkeypatch.setattr(EagerCalls, "_need", lambda self, args, kwargs, size, meter: size * 10**9)
+    with pytest.raises(fitroom.DoesNotFit, match="BatchNormalization"), tf.GradientTape():
+        model(X, training=True)
