@@ -101,7 +101,8 @@ def test_gradients_of_gradients(small_slices: None) -> None:
                 score = model(x)
             slope = inner.gradient(score, x)
             loss = tf.reduce_mean(tf.square(slope))
-        return outer.gradient(loss, model.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        found = outer.gradient(loss, model.trainable_variables)
+        return [0.0 if one is None else one for one in found]  # a bias may have no part in it
 
     for one, other in zip(penalty(dense()), penalty(fitroom.guard(dense())), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)

@@ -12,12 +12,16 @@ import tensorflow as tf
 
 import fitroom
 from fitroom.devices import pocket
-from fitroom.steps import keras_seams
+from fitroom.steps import keras_seams, probe
 from fitroom.training.guarding import events
 from fitroom.units import MIB
+from tests import own_cases as own
 from tests.faults import Fault
 from tests.guard_cases import BATCH, LABELS, MODELS, OPTIMIZERS, make
 from tests.integration.test_guard_faults import watch_rollbacks
+from tests.integration.test_own_steps import run as run_function
+from tests.integration.test_own_steps import watch as watch_own
+from tests.integration.test_own_steps import written
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
 
@@ -81,6 +85,57 @@ def test_faults_between_compiled_programs(
         epochs += 5
     assert [one for one in left if one] == []
     assert int(model.optimizer.iterations) == 3 * epochs
+
+
+def probing_unharmed(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults are for the training, not for the trial on a few samples before it is sliced."""
+    plain = probe.own_step
+
+    def own_step(*args: Any) -> Any:
+        fault.armed = False
+        try:
+            return plain(*args)
+        finally:
+            fault.armed = True
+
+    monkeypatch.setattr(probe, "own_step", own_step)
+
+
+@pytest.mark.parametrize("name", ["vae", "gan"])
+@pytest.mark.parametrize("where", ["forward", "gradient", "update"])
+@pytest.mark.parametrize("options", [{}, {"run_eagerly": True}], ids=["graph", "eager"])
+def test_faults_in_own_train_steps(
+    name: str, where: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A batch of the GAN in slices of one passes the fault 240 times, and has to come through now and then.
+    fault = Fault(at_calls=now_and_then(f"{name} {where}", apart=60 if name == "vae" else 400))
+    probing_unharmed(fault, monkeypatch)
+    model = fitroom.guard({"vae": own.vae, "gan": own.gan}[name](OPTIMIZERS["adam"], fault, where, **options))
+    left = watch_own(model, monkeypatch)
+    epochs = 0
+    while fault.strikes < 10:
+        model.fit(own.ROWS, batch_size=16, epochs=5, verbose=0)
+        epochs += 5
+    assert [one for one in left if one] == []
+    optimizer = model.optimizer if name == "vae" else model.g_optimizer
+    assert int(optimizer.iterations) == 3 * epochs
+    if name == "gan":
+        assert int(model.d_optimizer.iterations) == 6 * epochs
+
+
+@pytest.mark.parametrize("compiled", [None, False], ids=["eager", "graph"])
+def test_faults_in_a_function_by_hand(compiled: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = Fault(at_calls=now_and_then("function", apart=40))
+    probing_unharmed(fault, monkeypatch)
+    model, optimizer, function = written(compiled, fault, allow=())
+    model.optimizer = optimizer
+    left = watch_own(model, monkeypatch)
+    steps = 0
+    while fault.strikes < 10:
+        run_function(function, 30)
+        steps += 30
+    assert [one for one in left if one] == []
+    assert int(optimizer.iterations) == steps
 
 
 @pytest.mark.parametrize("name", MODELS)
