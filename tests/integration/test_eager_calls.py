@@ -21,7 +21,7 @@ X = own.ROWS[:20]
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a batch of 20 did not fit, and slices of 6 did."""
-    monkeypatch.setattr(EagerCalls, "_size", lambda self, args, kwargs, samples: min(samples, 6))
+    monkeypatch.setattr(EagerCalls, "_size", lambda self, call: min(call.samples, 6))
 
 
 def dense() -> Any:
@@ -114,6 +114,39 @@ def test_a_batch_that_will_not_fit_and_cannot_be_sliced_is_refused_before_it_run
     model = keras.Sequential([keras.Input((12,)), kl.Dense(4), kl.BatchNormalization()])
     fitroom.guard(model)
     monkeypatch.setattr("fitroom.training.eager_calls._SAFE", 10**9)
-    monkeypatch.setattr(EagerCalls, "_need", lambda self, args, kwargs, size, meter: size * 10**9)
+    monkeypatch.setattr(EagerCalls, "_need", lambda self, call, size, meter: size * 10**9)
     with pytest.raises(fitroom.DoesNotFit, match="BatchNormalization"), tf.GradientTape():
         model(X, training=True)
+
+
+def test_tensors_by_keyword_are_cut_along(small_slices: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Weighing(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = kl.Dense(3)
+
+        def call(self, x: Any, weights: Any = None) -> Any:
+            return self.dense(x) * weights
+
+    def gradient(model: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(tf.constant(X), weights=tf.constant(own.ROWS[:20, :3])) ** 2)
+        return tape.gradient(loss, model.trainable_variables)
+
+    plain, guarded = Weighing(), Weighing()
+    for model in (plain, guarded):
+        model(tf.constant(X), weights=tf.constant(own.ROWS[:20, :3]))
+    guarded.set_weights(plain.get_weights())
+    for one, other in zip(gradient(plain), gradient(fitroom.guard(guarded)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_losses_that_a_call_adds_are_not_sliced(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = keras.Sequential([keras.Input((12,)), kl.Dense(4, activity_regularizer="l2")])
+    fitroom.guard(model)
+    monkeypatch.setattr("fitroom.training.eager_calls._SAFE", 10**9)
+    with tf.GradientTape() as tape:
+        model(tf.constant(X))
+        loss = sum(model.losses)
+    assert tape.gradient(loss, model.trainable_variables)[0] is not None
+    assert events(model) == ()

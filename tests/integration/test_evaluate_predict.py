@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,8 +15,10 @@ from keras import layers as kl
 import fitroom
 from fitroom.devices import pocket
 from fitroom.training.guarding import events
+from fitroom.units import MIB
 from tests import faults
 from tests import own_cases as own
+from tests.conftest import ROOT, Run
 from tests.faults import Fault
 from tests.guard_cases import OPTIMIZERS
 
@@ -154,20 +158,21 @@ def test_outputs_do_not_pile_up_on_the_device() -> None:
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", MODELS)
-def test_thirty_real_budgets(name: str) -> None:
-    _, x, y = MODELS[name]
-    plain = made(name)
-    pocket.reset_peak()
-    before = pocket.use().current
-    expected = plain.evaluate(x, y, batch_size=BIG, verbose=0), plain.predict(x, batch_size=BIG, verbose=0)
-    need = pocket.use().peak - before
-    ran_out = 0
-    for turn in range(30):
-        free = int(need * (0.4 + 0.8 * turn / 29))
-        guarded = fitroom.guard(made(name))
-        guarded.evaluate(first(x, 4), first(y, 4), verbose=0), guarded.predict(first(x, 4), verbose=0)
-        with pocket.ballast(free):
-            got = guarded.evaluate(x, y, batch_size=BIG, verbose=0), guarded.predict(x, batch_size=BIG, verbose=0)
-        same(expected, got)
-        ran_out += sum(event.kind == "oom" for event in events(guarded))
-    assert ran_out >= 10
+def test_thirty_real_budgets(name: str, python: Run, tmp_path: Path) -> None:
+    def run(turn: int, mib: int) -> tuple[list[np.ndarray], int, int]:
+        path = tmp_path / f"{turn}.npz"
+        environment = {**pocket.environment(f"{mib}MiB"), "FITROOM_CACHE": "off"}
+        done = python(str(ROOT / "tests" / "budget_child.py"), name, str(path), env=environment)
+        assert done.returncode == 0, (mib, done.stderr[-2000:])
+        with np.load(path) as found:
+            leaves = [found[key] for key in sorted(found.files) if key.startswith("arr")]
+            return leaves, int(found["ooms"]), int(found["peak"])
+
+    expected, _, peak = run(0, 4000)
+    budgets = [int(peak / MIB * (0.5 + 0.7 * turn / 29)) for turn in range(30)]
+    with ThreadPoolExecutor(4) as pool:  # they mostly wait: ten seconds for each error
+        results = list(pool.map(run, range(1, 31), budgets))
+    for got, _, _ in results:
+        for one, other in zip(expected, got, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+    assert sum(ooms > 0 for _, ooms, _ in results) >= 10

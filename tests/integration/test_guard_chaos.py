@@ -108,7 +108,7 @@ def test_faults_in_own_train_steps(
     name: str, where: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A batch of the GAN in slices of one passes the fault 240 times, and has to come through now and then.
-    fault = Fault(at_calls=now_and_then(f"{name} {where}", apart=60 if name == "vae" else 400))
+    fault = Fault(at_calls=now_and_then(f"{name} {where}", apart=60 if name == "vae" or where == "update" else 400))
     probing_unharmed(fault, monkeypatch)
     model = fitroom.guard({"vae": own.vae, "gan": own.gan}[name](OPTIMIZERS["adam"], fault, where, **options))
     left = watch_own(model, monkeypatch)

@@ -135,7 +135,7 @@ def test_the_probe_tells_rightly(name: str) -> None:
     model(X[:2])
     found = probed(model)
     assert (found == []) is keeps_the_math, found
-    assert all("mixes samples" in str(one) for one in found)
+    assert keeps_the_math or "mixes samples" in str(found[0])
 
 
 def test_a_gan_and_a_vae_keep_the_math() -> None:

@@ -13,9 +13,10 @@ import numpy as np
 from fitroom.errors import UsageError
 from fitroom.steps import keras_seams, slicing
 from fitroom.steps.losses import ExtraKind
+from fitroom.steps.state import State, native
 
 
-def kinds(model: Any, data: Any) -> list[ExtraKind]:
+def kinds(model: Any, data: Any, *, training: bool) -> list[ExtraKind]:
     """The kind of each `add_loss` term, in order; none for a model without such terms.
 
     Raises:
@@ -27,14 +28,22 @@ def kinds(model: Any, data: Any) -> list[ExtraKind]:
     x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
     samples = slicing.batch_size(x)
     left, right = (min(2, samples // 2), min(2, samples - samples // 2))
-    whole = _terms(model, slicing.cut(x, 0, left + right), count)
-    one, other = _terms(model, slicing.cut(x, 0, left), count), _terms(model, slicing.cut(x, left, left + right), count)
+    state = State(native(model.non_trainable_variables))
+    before = state.read()
+    try:
+        with keras_seams.fixed_randomness():
+            whole, one, other = (
+                _terms(model, slicing.cut(x, start, stop), count, training)
+                for start, stop in ((0, left + right), (0, left), (left, left + right))
+            )
+    finally:
+        state.write(before)
     share = left / (left + right)
     return [_kind(w, a, b, share) for w, a, b in zip(whole, one, other, strict=True)]
 
 
-def _terms(model: Any, x: Any, count: int) -> list[float]:
-    model(x, training=False)
+def _terms(model: Any, x: Any, count: int, training: bool) -> list[float]:
+    model(x, training=training)
     return [float(loss) for loss in model.losses[:count]]
 
 

@@ -247,6 +247,28 @@ def uses_keras_own_step(model: Any, name: str = "train_step") -> bool:
     )
 
 
+def all_variables(model: Any, *optimizers: Any) -> list[Any]:
+    """What a step of a model may write: its variables, its metrics' and its optimizers'."""
+    own = [one for one in vars(model).values() if isinstance(one, keras_optimizer.BaseOptimizer)]
+    used = {id(one): one for one in (*own, *optimizers) if one is not None}.values()
+    return [*model.variables, *model.metrics_variables, *(variable for one in used for variable in one.variables)]
+
+
+def user_metrics(model: Any) -> list[Any]:
+    """The metrics given to `compile`."""
+    compiled = getattr(model, "_compile_metrics", None)
+    return [] if compiled is None else [one for one in keras.tree.flatten(compiled._user_metrics) if one is not None]
+
+
+def operations(model: Any) -> list[Any]:
+    """The nodes of a model's graph, nested models' included; its layers where it has no graph."""
+    found = []
+    inner = getattr(model, "_functional", None) or model
+    for one in getattr(inner, "_operations", None) or getattr(model, "layers", []):
+        found += [one, *(operations(one) if isinstance(one, keras.Model) else [])]
+    return found
+
+
 def all_layers(model: Any) -> list[Any]:
     """The model's layers, nested ones included."""
     return list(model._flatten_layers())

@@ -53,7 +53,7 @@ class KerasStep(Step):
         samples = slicing.batch_size(data)
         if not self._ready_to_slice:
             self.passes.trace(data, self._like)
-            self.passes.extras = extras.kinds(self.model, data)
+            self.passes.extras = extras.kinds(self.model, data, training=self.trains)
             self._ready_to_slice = True
         self.passes.begin(data)
         self.passes.trace_slice(slicing.cut(data, 0, 1), samples)
@@ -82,7 +82,8 @@ class KerasStep(Step):
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         if self._obstacles is None:
             found = mixing.obstacles(self.model) if self.trains else []
-            if not found and mixing.is_unknown(self.model):
+            is_known = not mixing.is_unknown(self.model) and (self.trains or not mixing.has_own_metrics(self.model))
+            if not found and not is_known:
                 found = probe.keras_step(self.model, data, trains=self.trains)
             self._obstacles = found
         return list(self._obstacles)

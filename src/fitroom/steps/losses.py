@@ -77,7 +77,10 @@ def weighed(
 
     def hold(index: int) -> Any:
         def update_state(value: Any, sample_weight: Any = None) -> None:
-            tally.tracked[index] = tf.cast(value, tf.float32), sample_weight is not None
+            value = tf.cast(value, tf.float32)
+            if value.shape.rank != 0:  # an unreduced loss: the tracker takes its mean
+                value = tf.reduce_mean(value) * share
+            tally.tracked[index] = value, sample_weight is not None
 
         return update_state
 

@@ -50,10 +50,26 @@ def obstacles(model: Any) -> list[Obstacle]:
 
 
 def is_unknown(model: Any) -> bool:
-    """Whether layers, losses or the model's own `call` are somebody else's, so that structure tells nothing."""
-    layers = [layer for layer in _layers(model) if not _is_keras(layer) or isinstance(layer, keras.layers.Lambda)]
+    """Whether something in a model is not Keras' own, or looks along the batch, so that structure tells nothing."""
+    if not _is_keras(model) or not all(isinstance(one, keras.layers.Layer) for one in keras_seams.operations(model)):
+        return True
     losses = [loss for loss in tree.flatten(getattr(model, "loss", None)) if loss is not None]
-    return bool(layers) or not _is_keras(model) or not all(isinstance(loss, str) or _is_keras(loss) for loss in losses)
+    parts = [keras.losses.get(loss) if isinstance(loss, str) else loss for loss in losses]
+    return not all(map(_is_keras, parts)) or any(map(_is_open, _layers(model)))
+
+
+def has_own_metrics(model: Any) -> bool:
+    """Whether `compile` was given metrics that are not Keras' own: whether they add up, structure does not tell."""
+    return not all(isinstance(one, str) or _is_keras(one) for one in keras_seams.user_metrics(model))
+
+
+def _is_open(layer: Any) -> bool:
+    """Whether a layer runs somebody's function, or works along an axis that is the batch's."""
+    functions = [one for one in vars(layer).values() if isinstance(one, FunctionType)]
+    axis = getattr(layer, "axis", None)
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    is_lambda = isinstance(layer, keras.layers.Lambda)
+    return is_lambda or not all(map(_is_keras, [layer, *functions])) or any(one == 0 for one in axes if one is not None)
 
 
 def _is_keras(one: Any) -> bool:

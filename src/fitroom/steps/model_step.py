@@ -30,4 +30,5 @@ def model_step(model: Any, name: str) -> Step:
         metrics=lambda: model.metrics,
         obstacles=lambda: mixing.obstacles(model) if trains else [],
         random_layers=lambda: mixing.random_layers(model) if trains else [],
+        eager_state=lambda: keras_seams.all_variables(model),
     )

@@ -41,6 +41,7 @@ class OwnStep(Step):
         metrics: gives the metrics whose results it returns by name.
         obstacles: gives what its structure tells against slicing.
         random_layers: gives what draws random numbers in it.
+        eager_state: gives all variables that it may write, where it runs eagerly; without it, a trace tells.
     """
 
     phase: Phase = "gradients"
@@ -57,6 +58,7 @@ class OwnStep(Step):
         metrics: Callable[[], Sequence[Any]] = tuple,
         obstacles: Callable[[], list[mixing.Obstacle]] = list,
         random_layers: Callable[[], list[str]] = list,
+        eager_state: Callable[[], list[Any]] | None = None,
     ) -> None:
         self.function = function
         self.name = name
@@ -68,6 +70,7 @@ class OwnStep(Step):
         self._random_layers = random_layers
         self.sites: list[Site] = []
         self._structural = obstacles
+        self._eager_state = eager_state
         self._captured = Compiled(self._captured_step, jit_compile=jit_compile, eager=eager)
         self._as_is = Compiled(function, jit_compile=jit_compile, eager=eager)
         self._slices: dict[int, Compiled] = {}
@@ -76,7 +79,6 @@ class OwnStep(Step):
         self._looks_back = False
         self._traced = False
         self._small: State | None = None  # what the step writes besides weights and slots
-        self._once = State([])  # those of them that are set regardless of the samples
         self._all: State | None = None
         self._before: tuple[State, list[Any]] | None = None
         self._keeper: Keeper | None = None
@@ -97,6 +99,10 @@ class OwnStep(Step):
         """The part of the data that has a batch axis."""
         return data
 
+    def spread(self, data: Any, count: int, shift: int) -> Any:
+        """The data of a few samples from all over the batch."""
+        return slicing.spread(data, count, shift)
+
     def cut(self, data: Any, start: int, stop: int) -> Any:
         """The data of some samples."""
         return slicing.cut(data, start, stop)
@@ -112,6 +118,16 @@ class OwnStep(Step):
         assert self._small is not None, "asked before it was traced"
         return self._small
 
+    @property
+    def returns_metrics(self) -> bool:
+        """Whether all it returns are metrics' results, by name, which are asked again at the end."""
+        return isinstance(self._template, dict) and set(self._template) <= {one.name for one in self._fed_metrics()}
+
+    def _fed_metrics(self) -> list[Any]:
+        """The metrics that the step updates: a result of the same name is theirs."""
+        written = {id(one) for one in self.small.variables}
+        return [one for one in self.metrics() if any(id(variable) in written for variable in native(one.variables))]
+
     def trace(self, data: Any, like: Any = None) -> None:
         """Find the sites, if that has not been done."""
         if self.eager:
@@ -119,7 +135,10 @@ class OwnStep(Step):
                 return
             # Eagerly nothing tells what is written: one trace, not run, does.
             traced = Compiled(self._captured_step)
-            function = traced.concrete((data,), like=None if like is None else (like,))
+            try:
+                function = traced.concrete((data,), like=None if like is None else (like,))
+            except Exception as error:  # whatever a user's Python does with a tensor that has no value
+                raise Unsupported(f"{self.name} cannot be traced ({type(error).__name__})") from error
         else:
             function = self._captured.concrete((data,), like=None if like is None else (like,))
         if not self._traced:
@@ -145,15 +164,20 @@ class OwnStep(Step):
         written = keras_seams.written_variables(function)
         small = [one for one in written if id(one) not in large]
         self._small = State(small)
-        # What the samples have no part in, a counter or an average of weights, is to happen once, not in every slice.
-        dependent = keras_seams.written_from_data(function)
-        self._once = State([one for one in small if id(one) not in dependent and not keras_seams.is_seed(one)])
         self._all = State(_unique([*small, *native(weights), *native(slots)]))
 
     # --- whole -----------------------------------------------------------------------------------------------------
 
     def whole(self, data: Any, like: Any) -> Any:
         self.phase = "gradients"
+        if self.eager and self._eager_state is not None:
+            # Nothing is traced: it runs as it is, and what it may write is known from elsewhere.
+            keeper = Keeper()
+            keeper.keep(State(_unique(native(self._eager_state()))))
+            self._keeper = keeper
+            result = self.function(data)
+            self._keeper = None
+            return result
         self.trace(data, like)
         if self.is_deferred:
             self._remember()
@@ -240,7 +264,7 @@ class OwnStep(Step):
         """All slices once; site `number` adds up its gradients."""
         self._clear(number)
         step = self._slices.setdefault(number, self._slice_step(number))
-        once = self._once
+        once = verdict.once  # to happen once, not in every slice
         at_first = once.read()
         kind = verdict.sites[number] if number < len(verdict.sites) else "mean"
         taken = _Taken()
@@ -315,7 +339,7 @@ class OwnStep(Step):
             metric.update_state(value)
         if not isinstance(self._template, dict):
             return {}
-        return {metric.name: metric.result() for metric in self.metrics() if metric.name in self._template}
+        return {metric.name: metric.result() for metric in self._fed_metrics() if metric.name in self._template}
 
     # --- after a failure -------------------------------------------------------------------------------------------
 
@@ -347,6 +371,10 @@ class OwnStep(Step):
         structural = self._structural()
         if structural:
             return structural
+        try:
+            self.trace(data)
+        except Unsupported as error:
+            return [mixing.Obstacle(str(error), "and so not be taken apart", can_be_allowed=False)]
         if self.strategy is not tf.distribute.get_strategy():
             return [mixing.Obstacle(self.name, "runs under a distribution strategy", can_be_allowed=False)]
         return self.verdict(data).obstacles

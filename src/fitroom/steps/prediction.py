@@ -32,6 +32,7 @@ class Prediction(Step):
         self._step = Compiled(self._predict, **options)
         self._writes: dict[int, State] = {}  # by function: prediction writes nothing, unless a layer does
         self._before: tuple[State, list[Any]] | None = None
+        self._obstacles: list[mixing.Obstacle] | None = None
 
     def _predict(self, data: Any) -> Any:
         outputs = self.model.distribute_strategy.run(self.model.predict_step, args=(data,))
@@ -50,12 +51,15 @@ class Prediction(Step):
         return tf.nest.map_structure(_home, outputs) if self.brings_home else outputs
 
     def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
-        parts = []
+        parts: list[Any] = []
         for start, stop in bounds:
             part = slicing.cut(data, start, stop)
-            self._remember(part, any_batch(part))
+            if not parts:
+                self._remember(part, any_batch(part))
+            elif not self._step.eager:
+                self._step.concrete((part,), like=(any_batch(part),))
             parts.append(tf.nest.map_structure(_home, self._step(part)))
-            self._before = None
+        self._before = None
         return tf.nest.map_structure(lambda *leaves: _joined(leaves), *parts)
 
     def _remember(self, data: Any, like: Any) -> None:
@@ -76,15 +80,37 @@ class Prediction(Step):
         return False
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
+        if self._obstacles is None:
+            self._obstacles = self._probed(data)
+        return list(self._obstacles)
+
+    def _probed(self, data: Any) -> list[mixing.Obstacle]:
         if not mixing.is_unknown(self.model) and keras_seams.uses_keras_own_step(self.model, "predict_step"):
             return []
-        few = min(5, self.samples(data))
-        whole, parts = (
-            tf.nest.flatten(self.sliced(slicing.cut(data, 0, few), cuts))
-            for cuts in (((0, few),), ((0, few - few // 2), (few - few // 2, few)))
-        )
-        same = all(np.allclose(one, other, rtol=1e-3, atol=1e-6) for one, other in zip(whole, parts, strict=True))
-        return [] if same else [mixing.Obstacle("the model", "mixes samples: slices predict otherwise than the batch")]
+        for count in (5, 2):
+            few = slicing.spread(data, min(count, self.samples(data)))
+            samples = slicing.batch_size(few)
+            try:
+                whole, parts = (
+                    tf.nest.flatten(self._tried(few, cuts))
+                    for cuts in (((0, samples),), ((0, samples - 1), (samples - 1, samples)))
+                )
+            except tf.errors.ResourceExhaustedError:
+                continue
+            if all(np.allclose(one, other, rtol=1e-3, atol=1e-6) for one, other in zip(whole, parts, strict=True)):
+                return []
+            return [mixing.Obstacle("the model", "mixes samples: slices predict otherwise than the batch")]
+        return [mixing.Obstacle("the model", "could not be tried on two samples: memory ran out", can_be_allowed=False)]
+
+    def _tried(self, data: Any, cuts: Any) -> Any:
+        self._remember(data, any_batch(data))
+        before = self._before
+        try:
+            return self.sliced(data, cuts)
+        finally:
+            if before is not None:
+                before[0].write(before[1])
+            self._before = None
 
     def random_layers(self) -> list[str]:
         return []

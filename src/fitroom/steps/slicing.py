@@ -41,6 +41,22 @@ def cut(data: Any, start: int, stop: int) -> Any:
     return tf.nest.map_structure(part, data)
 
 
+def spread(data: Any, count: int, shift: int = 0) -> Any:
+    """`count` samples from all over the batch, moved by `shift`: neighbours are often alike."""
+    samples = batch_size(data)
+    places = sorted({(index * (samples - 1) // max(1, count - 1) + shift) % samples for index in range(count)})
+    places += [one for one in range(samples) if one not in places][: count - len(places)]
+
+    def part(leaf: Any) -> Any:
+        if leaf is None:
+            return None
+        if isinstance(leaf, tf.SparseTensor):
+            return tf.sparse.concat(0, [cut(leaf, place, place + 1) for place in places])
+        return tf.gather(leaf, places)
+
+    return tf.nest.map_structure(part, data)
+
+
 def bounds(samples: int, size: int) -> list[tuple[int, int]]:
     """Slices of at most `size`, as equal as can be, largest first: at most two shapes, often one."""
     count = -(-samples // size)

@@ -16,10 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.devices.meter import Meter
-from fitroom.errors import UsageError
 from fitroom.remedies import micro_batch
 from fitroom.steps import mixing, slicing
 from fitroom.steps.accumulators import join
+from fitroom.steps.keras_seams import count_regularisers
 from fitroom.steps.state import State, native
 from fitroom.training import keras_seams
 from fitroom.training.does_not_fit import DoesNotFit
@@ -60,71 +60,72 @@ class EagerCalls:
         return call
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        try:
-            samples = slicing.batch_size(args)
-        except (UsageError, AttributeError):
-            samples = 0
-        if samples < 2 * _SAMPLES[-1]:
+        call = _Call(self.plain, args, kwargs)
+        if call.samples < 2 * _SAMPLES[-1]:
             return self.plain(*args, **kwargs)
-        args = tf.nest.map_structure(lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), args)
-        key = tuple((leaf.dtype, *leaf.shape) for leaf in tf.nest.flatten(args) if leaf is not None)
-        if key not in self._sizes:
-            self._sizes[key] = self._size(args, kwargs, samples)
-        size = self._sizes[key]
-        return self.plain(*args, **kwargs) if size >= samples else self._sliced(args, kwargs, samples, size)
+        if call.key not in self._sizes:
+            self._sizes[call.key] = self._size(call)
+        size = self._sizes[call.key]
+        return self.plain(*args, **kwargs) if size >= call.samples else self._sliced(call, size)
 
     # --- how large may a slice be? ---------------------------------------------------------------------------------
 
-    def _size(self, args: Any, kwargs: Any, samples: int) -> int:
-        meter = self.meter()
+    def _size(self, call: _Call) -> int:
+        meter, samples = self.meter(), call.samples
         if meter is None:
             return samples
         free = meter.limit - meter.current()
         outputs = keras_seams.bytes_of_outputs(self.model)
         if outputs is not None and _SAFE * outputs * samples < free:
             return samples
-        (few, need), (more, need_more) = ((size, self._need(args, kwargs, size, meter)) for size in _SAMPLES)
+        try:
+            (few, need), (more, need_more) = ((size, self._need(call, size, meter)) for size in _SAMPLES)
+        except (tf.errors.InvalidArgumentError, ValueError, TypeError):
+            return samples  # a few samples are not what this model takes
+        if len(self.model.losses) > count_regularisers(self.model):
+            return samples  # losses that the call adds would be a slice's
         slope = max((need_more - need) / (more - few), 1.0)
         expected = need + slope * (samples - few)
         if expected * MARGIN < free:
             return samples
-        self._check(args, kwargs, samples, expected, meter)
+        self._check(call, expected, meter)
         size = max(1, min(samples - 1, int(few + (free / MARGIN - need) / slope)))
         told = {"remedy": micro_batch.NAME, "size": size, "changed": "; ".join(map(str, mixing.obstacles(self.model)))}
         random = ", ".join(mixing.random_layers(self.model))
         self.tell("rung", **told, exact=not told["changed"], random=random)
         return size
 
-    def _need(self, args: Any, kwargs: Any, size: int, meter: Meter) -> int:
+    def _need(self, call: _Call, size: int, meter: Meter) -> int:
         state = self._state()
-        before, part = state.read(), slicing.cut(args, 0, size)
+        before, part = state.read(), slicing.cut(call.batch, 0, size)
         meter.reset()
         resident = meter.current()
         with tf.GradientTape() as tape:
-            outputs = self.plain(*part, **kwargs)
+            try:
+                outputs = call.run(part)
+            finally:
+                state.write(before)
         tape.gradient(outputs, [one.value for one in self.model.trainable_variables])
-        state.write(before)
         return meter.peak() - resident
 
-    def _check(self, args: Any, kwargs: Any, samples: int, expected: float, meter: Meter) -> None:
+    def _check(self, call: _Call, expected: float, meter: Meter) -> None:
         found = mixing.obstacles(self.model)
-        if not found and mixing.is_unknown(self.model) and not self._is_independent(args, kwargs):
+        if not found and mixing.is_unknown(self.model) and not self._is_independent(call):
             found = [mixing.Obstacle("the model", "mixes samples: its outputs for slices are not those for the batch")]
         if found and not (all(one.can_be_allowed for one in found) and micro_batch.NAME in self.allow):
             raise DoesNotFit(
-                f"A batch of {samples} needs about {format_bytes(int(expected))}, and slicing it would change the "
+                f"A batch of {call.samples} needs about {format_bytes(int(expected))}, and slicing it would change the "
                 f"math: {found[0]}",
                 received=f"{format_bytes(meter.limit)} on {meter.device}, {format_bytes(meter.current())} in use",
                 hint="fitroom.guard(model, allow=('micro_batch',)), which runs slices instead of whole batches",
             )
 
-    def _is_independent(self, args: Any, kwargs: Any) -> bool:
+    def _is_independent(self, call: _Call) -> bool:
         state = self._state()
-        before = state.read()
+        before, few = state.read(), slicing.spread(call.batch, 4)
         with keras_seams.unrecorded(), keras_seams.fixed_randomness():
             whole, *parts = (
-                tf.nest.flatten(self.plain(*slicing.cut(args, start, stop), **kwargs))
-                for start, stop in ((0, 4), (0, 3), (3, 4))
+                tf.nest.flatten(call.run(slicing.cut(few, start, stop))) for start, stop in ((0, 4), (0, 3), (3, 4))
             )
         state.write(before)
         joined = [tf.concat(leaves, 0) for leaves in zip(*parts, strict=True)]
@@ -135,14 +136,14 @@ class EagerCalls:
 
     # --- slice by slice --------------------------------------------------------------------------------------------
 
-    def _sliced(self, args: Any, kwargs: Any, samples: int, size: int) -> Any:
-        bounds = slicing.bounds(samples, size)
+    def _sliced(self, call: _Call, size: int) -> Any:
+        bounds = slicing.bounds(call.samples, size)
         state = self._state()
         structure: Any = None
 
         def forward(part: Any) -> list[Any]:
             nonlocal structure
-            outputs = self.plain(*tf.nest.pack_sequence_as(args, part), **kwargs)
+            outputs = call.run(part)
             structure = tf.nest.map_structure(lambda leaf: None, outputs)
             return list(tf.nest.flatten(outputs))
 
@@ -176,8 +177,36 @@ class EagerCalls:
 
             return [tf.concat(leaves, 0) for leaves in zip(*parts, strict=True)], gradient
 
-        outputs = tf.custom_gradient(run)(*tf.nest.flatten(args))
+        outputs = tf.custom_gradient(run)(*call.batch)
         return tf.nest.pack_sequence_as(structure, outputs)
+
+
+class _Call:
+    """The arguments of a call, those with the batch's axis apart from the others."""
+
+    def __init__(self, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._plain = plain
+        self._structure = (args, kwargs)
+        self._leaves = tf.nest.flatten((args, kwargs))
+        arrays = [leaf for leaf in self._leaves if _is_array(leaf)]
+        self.samples = arrays[0].shape[0] if arrays else 0
+        self._places = [
+            index for index, leaf in enumerate(self._leaves) if _is_array(leaf) and leaf.shape[0] == self.samples
+        ]
+        self.batch = [tf.convert_to_tensor(self._leaves[index]) for index in self._places]
+        self.key = tuple((leaf.dtype, *leaf.shape) for leaf in self.batch)
+
+    def run(self, batch: list[Any]) -> Any:
+        """The call, with another batch."""
+        leaves = list(self._leaves)
+        for index, leaf in zip(self._places, batch, strict=True):
+            leaves[index] = leaf
+        args, kwargs = tf.nest.pack_sequence_as(self._structure, leaves)
+        return self._plain(*args, **kwargs)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (tf.Tensor, np.ndarray)) and len(leaf.shape) > 0
 
 
 def _added(one: Any, other: Any) -> Any:

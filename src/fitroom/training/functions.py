@@ -156,6 +156,9 @@ class _FunctionStep(OwnStep):
     def batch(self, data: Any) -> Any:
         return data[0]
 
+    def spread(self, data: Any, count: int, shift: int) -> Any:
+        return slicing.spread(data[0], count, shift), data[1]
+
     def cut(self, data: Any, start: int, stop: int) -> Any:
         return slicing.cut(data[0], start, stop), data[1]
 

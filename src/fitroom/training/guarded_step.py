@@ -128,6 +128,8 @@ class GuardedStep:
             if self._failures >= (2 if found.wanted_bytes is not None else _TRIES):
                 raise self._does_not_fit("The optimizer's update does not fit", found)
             return
+        if not samples:
+            raise self._does_not_fit("The batch does not fit, and has no batch axis to cut along", found)
         if failed <= 1:
             if hopeless:
                 raise self._does_not_fit("A single sample does not fit", found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import warnings
 from typing import Any
 
@@ -109,6 +110,7 @@ class _Guard:
 
     def install(self) -> None:
         spoken = {name: self._speaking(getattr(self.model, name)) for name in _SPEAKING}
+        keras_seams.let_outputs_be_arrays()
         calls = EagerCalls(self.model, lambda: meter.find(self.options.budget), self.options.allow, self._tell_call)
         keras_seams.hook(
             self.model,
@@ -127,8 +129,7 @@ class _Guard:
         def method(*args: Any, **kwargs: Any) -> Any:
             self._depth += 1
             try:
-                with keras_seams.outputs_at_home():
-                    result = plain(*args, **kwargs)
+                result = plain(*args, **kwargs)
             finally:
                 self._depth -= 1
             if not self._depth:
@@ -191,7 +192,7 @@ class _Guard:
             if batches is None or batches.source is not iterator:
                 batches = keras_seams.Batches(iterator)
             logs = None
-            for _ in range(model.steps_per_execution):
+            for done in range(model.steps_per_execution):
                 try:
                     data = next(batches)
                 except StopIteration:
@@ -201,7 +202,8 @@ class _Guard:
                 try:
                     logs = guarded(data, batches.like)
                 except Unsupported as error:
-                    return self._give_up(name, str(error))(iter([data]))
+                    rest = itertools.islice(batches, model.steps_per_execution - done - 1)
+                    return self._give_up(name, str(error))(itertools.chain([data], rest))
             return logs
 
         return function

@@ -19,7 +19,7 @@ __all__ = [
     "hooked",
     "is_recorded_eagerly",
     "join_outputs",
-    "outputs_at_home",
+    "let_outputs_be_arrays",
     "plain_function",
     "unhook",
     "unrecorded",
@@ -98,14 +98,15 @@ def join_outputs(outputs: list[Any]) -> Any:
     return tf.nest.map_structure(join, *outputs)
 
 
-@contextmanager
-def outputs_at_home() -> Iterator[None]:
-    """While a model predicts, let outputs be arrays: Keras would put them together on the device."""
+def let_outputs_be_arrays() -> None:
+    """Have Keras' `predict` take arrays as a model's outputs, too: as tensors it would join them on the device."""
     import numpy as np
     import tensorflow as tf
     from keras.src.backend.tensorflow import trainer
 
     concat, convert = trainer.potentially_ragged_concat, trainer.convert_to_np_if_not_ragged
+    if hasattr(concat, "takes_arrays"):
+        return
 
     def potentially_ragged_concat(outputs: list[Any]) -> Any:
         are_arrays = all(isinstance(one, np.ndarray) for one in outputs)
@@ -116,12 +117,9 @@ def outputs_at_home() -> Iterator[None]:
     def convert_to_np_if_not_ragged(output: Any) -> Any:
         return output if isinstance(output, np.ndarray) else convert(output)
 
+    potentially_ragged_concat.takes_arrays = True  # type: ignore[attr-defined]
     trainer.potentially_ragged_concat = potentially_ragged_concat
     trainer.convert_to_np_if_not_ragged = convert_to_np_if_not_ragged
-    try:
-        yield
-    finally:
-        trainer.potentially_ragged_concat, trainer.convert_to_np_if_not_ragged = concat, convert
 
 
 _guarded_steps = 0  # under way: what they call is guarded by them
@@ -197,6 +195,9 @@ class Batches:
             types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
             get_next = tf.raw_ops.IteratorGetNext
             self._get = lambda: get_next(iterator=resource, output_types=types, output_shapes=shapes)
+
+    def __iter__(self) -> Batches:
+        return self
 
     def __next__(self) -> Any:
         import tensorflow as tf
