@@ -13,7 +13,7 @@ import numpy as np
 import fitroom
 from fitroom.devices import pocket
 from fitroom.training.guarding import events
-from tests.integration.test_evaluate_predict import BIG, MODELS, made
+from tests.eval_cases import BIG, MODELS, made
 
 
 def main(name: str, path: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from keras import layers as kl
 
 import fitroom
 from fitroom.devices import pocket
@@ -19,58 +17,9 @@ from fitroom.units import MIB
 from tests import faults
 from tests import own_cases as own
 from tests.conftest import ROOT, Run
+from tests.eval_cases import MODELS, SMALL, first, made
 from tests.faults import Fault
 from tests.guard_cases import OPTIMIZERS
-
-GENERATOR = np.random.default_rng(5)
-BIG, SMALL = 3000, 60
-IMAGES = GENERATOR.random((BIG, 16, 16, 3), np.float32)
-TOKENS = GENERATOR.integers(0, 50, (BIG, 20)).astype(np.int32)
-BINARY = GENERATOR.integers(0, 2, BIG)
-CLASSES = GENERATOR.integers(0, 5, BIG)
-
-
-def cnn(layers: list[Any]) -> Any:
-    blocks = [kl.Conv2D(16, 3, activation="relu"), kl.BatchNormalization(), *layers, kl.GlobalAveragePooling2D()]
-    model = keras.Sequential([keras.Input((16, 16, 3)), *blocks, kl.Dense(5, "softmax")])
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model
-
-
-def lstm(layers: list[Any]) -> Any:
-    blocks = [kl.Embedding(50, 16, mask_zero=True), kl.LSTM(16), *layers, kl.Dense(1, "sigmoid")]
-    model = keras.Sequential([keras.Input((20,)), *blocks])
-    model.compile("adam", "binary_crossentropy", metrics=[keras.metrics.AUC(name="auc"), "accuracy"])
-    return model
-
-
-def by_name(layers: list[Any]) -> Any:
-    images = keras.Input((16, 16, 3), name="images")
-    x = kl.Conv2D(16, 3, activation="relu")(images)
-    for layer in layers:
-        x = layer(x)
-    x = kl.GlobalAveragePooling2D()(x)
-    model = keras.Model({"images": images}, {"kind": kl.Dense(5, "softmax")(x), "score": kl.Dense(1)(x)})
-    losses = {"kind": "sparse_categorical_crossentropy", "score": "mse"}
-    metrics = {"kind": ["accuracy"], "score": [keras.metrics.MeanAbsoluteError(name="mae"), keras.metrics.Mean()]}
-    model.compile("adam", losses, metrics={**metrics, "score": metrics["score"][:1]})
-    return model
-
-
-MODELS: dict[str, tuple[Callable[[list[Any]], Any], Any, Any]] = {
-    "cnn": (cnn, IMAGES, CLASSES),
-    "lstm": (lstm, TOKENS, BINARY),
-    "dict": (by_name, {"images": IMAGES}, {"kind": CLASSES, "score": BINARY.astype(np.float32)}),
-}
-
-
-def first(data: Any, count: int) -> Any:
-    return {key: value[:count] for key, value in data.items()} if isinstance(data, dict) else data[:count]
-
-
-def made(name: str, layers: list[Any] | None = None) -> Any:
-    keras.utils.set_random_seed(4)
-    return MODELS[name][0](layers or [])
 
 
 def same(expected: Any, got: Any) -> None:
@@ -143,16 +92,20 @@ def test_an_own_test_step_gives_its_numbers() -> None:
     assert fault.strikes == 1
 
 
-def test_outputs_do_not_pile_up_on_the_device() -> None:
-    """Outputs of eight batches of 8 MiB each would not fit into what is left free."""
-    model = keras.Sequential([keras.Input((64,)), kl.Dense(4096)])
-    x = np.ones((4096, 64), np.float32)
-    fitroom.guard(model)
-    model.predict(x[:8], batch_size=8, verbose=0)
-    with pocket.ballast("48MiB"):
-        got = model.predict(x, batch_size=512, verbose=0)
-    assert got.shape == (4096, 4096)
-    assert events(model) == ()
+PILE = """
+import keras, numpy as np, fitroom
+from fitroom.training.guarding import events
+model = fitroom.guard(keras.Sequential([keras.Input((64,)), keras.layers.Dense(4096)]))
+outputs = model.predict(np.ones((4096, 64), np.float32), batch_size=512, verbose=0)
+print(outputs.shape, len(events(model)))
+"""
+
+
+def test_outputs_do_not_pile_up_on_the_device(python: Run) -> None:
+    """Outputs of eight batches, of 8 MiB each, would not fit into 48 MiB, let alone put together."""
+    done = python("-c", PILE, env={**pocket.environment("48MiB"), "FITROOM_CACHE": "off"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split("\n")[0] == "(4096, 4096) 0"
 
 
 @pytest.mark.chaos
@@ -169,7 +122,7 @@ def test_thirty_real_budgets(name: str, python: Run, tmp_path: Path) -> None:
             return leaves, int(found["ooms"]), int(found["peak"])
 
     expected, _, peak = run(0, 4000)
-    budgets = [int(peak / MIB * (0.5 + 0.7 * turn / 29)) for turn in range(30)]
+    budgets = [int(peak / MIB * (0.55 + 0.65 * turn / 29)) for turn in range(30)]
     with ThreadPoolExecutor(4) as pool:  # they mostly wait: ten seconds for each error
         results = list(pool.map(run, range(1, 31), budgets))
     for got, _, _ in results:

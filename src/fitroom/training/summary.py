@@ -23,7 +23,8 @@ def closing_line(events: Sequence[Event]) -> str | None:
         largest = max(int(event.data["size"] or 0) for event in since)
         parts.append(f"batches ran in slices of at most {largest}")
         if last["exact"]:
-            parts.append("the updates are those of whole batches, up to float rounding")
+            what = "numbers" if last.get("of") in ("evaluate", "predict") else "updates"
+            parts.append(f"the {what} are those of whole batches, up to float rounding")
         else:
             parts.append(f"allowed by you, and not the math of whole batches: {last['changed']}")
         if last["random"]:
