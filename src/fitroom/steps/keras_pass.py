@@ -157,7 +157,7 @@ class KerasPass:
         with keras.StatelessScope(), weighed(self.model, 1, 1, None, self.extras) as tally:
             x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
             # Seeds and statistics stay as they are: their updates end with the scope.
-            prediction = self.model(x, training=self.trains)
+            prediction = keras_seams.call(self.model, x, self.trains)
             self.model.compute_loss(x, y, prediction, weights)
         self._counted = tally.counted
         return tf.stack(tally.amounts) if tally.amounts else tf.zeros([0])

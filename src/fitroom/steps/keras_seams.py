@@ -260,6 +260,11 @@ def user_metrics(model: Any) -> list[Any]:
     return [] if compiled is None else [one for one in keras.tree.flatten(compiled._user_metrics) if one is not None]
 
 
+def call(model: Any, x: Any, training: bool) -> Any:
+    """The model's outputs, as Keras' own steps ask for them."""
+    return model(x, training=training) if model._call_has_training_arg else model(x)
+
+
 def operations(model: Any) -> list[Any]:
     """The nodes of a model's graph, nested models' included; its layers where it has no graph."""
     found = []

@@ -49,13 +49,25 @@ def obstacles(model: Any) -> list[Obstacle]:
     return found
 
 
+# Operations of keras.ops in a model's graph that treat each entry by itself.
+_BY_ENTRY = frozenset({
+    "Add", "Subtract", "Multiply", "Divide", "TrueDivide", "Power", "Negative", "Absolute", "Square", "Sqrt", "Rsqrt",
+    "Exp", "Log", "Tanh", "Sigmoid", "Relu", "Gelu", "Silu", "Maximum", "Minimum", "Clip", "Cast", "Equal", "NotEqual",
+    "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "LogicalNot",
+})  # fmt: skip
+
+
 def is_unknown(model: Any) -> bool:
     """Whether something in a model is not Keras' own, or looks along the batch, so that structure tells nothing."""
-    if not _is_keras(model) or not all(isinstance(one, keras.layers.Layer) for one in keras_seams.operations(model)):
+    if not _is_keras(model) or not all(map(_is_by_entry, keras_seams.operations(model))):
         return True
     losses = [loss for loss in tree.flatten(getattr(model, "loss", None)) if loss is not None]
     parts = [keras.losses.get(loss) if isinstance(loss, str) else loss for loss in losses]
     return not all(map(_is_keras, parts)) or any(map(_is_open, _layers(model)))
+
+
+def _is_by_entry(operation: Any) -> bool:
+    return isinstance(operation, keras.layers.Layer) or (_is_keras(operation) and type(operation).__name__ in _BY_ENTRY)
 
 
 def has_own_metrics(model: Any) -> bool:

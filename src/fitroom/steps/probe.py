@@ -175,6 +175,7 @@ def _own(step: OwnStep, part: Any) -> tuple[list[list[Any]], list[Any], list[Any
 
 def _keras_obstacles(model: Any, data: Any, few: int, trains: bool) -> list[Obstacle]:
     passes = KerasPass(model, trains=trains)
+    passes.trace(data)
     try:
         passes.extras = extras.kinds(model, data, training=trains)
     except UsageError as error:

@@ -79,21 +79,27 @@ class EagerCalls:
         if outputs is not None and _SAFE * outputs * samples < free:
             return samples
         try:
-            (few, need), (more, need_more) = ((size, self._need(call, size, meter)) for size in _SAMPLES)
+            size, expected = self._fitting(call, free, meter)
+        except tf.errors.ResourceExhaustedError:  # not even the trial fits: one sample at a time, if anything
+            size, expected = 1, meter.limit
         except (tf.errors.InvalidArgumentError, ValueError, TypeError):
             return samples  # a few samples are not what this model takes
-        if len(self.model.losses) > count_regularisers(self.model):
-            return samples  # losses that the call adds would be a slice's
-        slope = max((need_more - need) / (more - few), 1.0)
-        expected = need + slope * (samples - few)
-        if expected * MARGIN < free:
-            return samples
+        if size >= samples or len(self.model.losses) > count_regularisers(self.model):
+            return samples  # it fits; or the call adds losses, which would be a slice's
         self._check(call, expected, meter)
-        size = max(1, min(samples - 1, int(few + (free / MARGIN - need) / slope)))
-        told = {"remedy": micro_batch.NAME, "size": size, "changed": "; ".join(map(str, mixing.obstacles(self.model)))}
+        changed = "; ".join(map(str, mixing.obstacles(self.model)))
         random = ", ".join(mixing.random_layers(self.model))
-        self.tell("rung", **told, exact=not told["changed"], random=random)
+        self.tell("rung", remedy=micro_batch.NAME, size=size, changed=changed, exact=not changed, random=random)
         return size
+
+    def _fitting(self, call: _Call, free: int, meter: Meter) -> tuple[int, int]:
+        """How many samples fit, and what all of them would take."""
+        (few, need), (more, need_more) = ((size, self._need(call, size, meter)) for size in _SAMPLES)
+        slope = max((need_more - need) / (more - few), 1.0)
+        expected = int(need + slope * (call.samples - few))
+        if expected * MARGIN < free:
+            return call.samples, expected
+        return max(1, min(call.samples - 1, int(few + (free / MARGIN - need) / slope))), expected
 
     def _need(self, call: _Call, size: int, meter: Meter) -> int:
         state = self._state()
@@ -108,13 +114,13 @@ class EagerCalls:
         tape.gradient(outputs, [one.value for one in self.model.trainable_variables])
         return meter.peak() - resident
 
-    def _check(self, call: _Call, expected: float, meter: Meter) -> None:
+    def _check(self, call: _Call, expected: int, meter: Meter) -> None:
         found = mixing.obstacles(self.model)
         if not found and mixing.is_unknown(self.model) and not self._is_independent(call):
             found = [mixing.Obstacle("the model", "mixes samples: its outputs for slices are not those for the batch")]
         if found and not (all(one.can_be_allowed for one in found) and micro_batch.NAME in self.allow):
             raise DoesNotFit(
-                f"A batch of {call.samples} needs about {format_bytes(int(expected))}, and slicing it would change the "
+                f"A batch of {call.samples} needs about {format_bytes(expected)}, and slicing it would change the "
                 f"math: {found[0]}",
                 received=f"{format_bytes(meter.limit)} on {meter.device}, {format_bytes(meter.current())} in use",
                 hint="fitroom.guard(model, allow=('micro_batch',)), which runs slices instead of whole batches",
