@@ -88,7 +88,7 @@ def test_a_guarded_script_is_carried_through(python: Run, tmp_path: Path, name: 
     # THEN its own except is never entered, and it makes as many updates as without a limit
     if entry["trains_with"] != "eager_step":  # a tape cannot be taken back: there it runs out in the trial, if at all
         check_recognised(facts["errors"][0], "device_oom")
-    assert "fitroom: " in facts["stderr"]
+        assert "fitroom: ran out of memory" in facts["stderr"]
     assert facts["raised_by_fit"] == []
     assert facts["ended_by"] is None
     assert facts["updates"] == EXPECT[name]["updates"]
