@@ -79,7 +79,9 @@ class OwnStep(Step):
         self._looks_back = False
         self._traced = False
         self._small: State | None = None  # what the step writes besides weights and slots
-        self._all: State | None = None
+        self._all: State | None = None  # everything that it writes
+        self._weights = State([])  # what its sites update, and each site for itself
+        self._of_sites: list[State] = []
         self._before: tuple[State, list[Any]] | None = None
         self._keeper: Keeper | None = None
         self._found: probe.Verdict | None = None
@@ -164,6 +166,8 @@ class OwnStep(Step):
         written = keras_seams.written_variables(function)
         small = [one for one in written if id(one) not in large]
         self._small = State(small)
+        self._weights = State(_unique(native(weights)))
+        self._of_sites = [State(native(site.variables)) for site in self.sites]
         self._all = State(_unique([*small, *native(weights), *native(slots)]))
 
     # --- whole -----------------------------------------------------------------------------------------------------
@@ -172,9 +176,7 @@ class OwnStep(Step):
         self.phase = "gradients"
         if self.eager and self._eager_state is not None:
             # Nothing is traced: it runs as it is, and what it may write is known from elsewhere.
-            keeper = Keeper()
-            keeper.keep(State(_unique(native(self._eager_state()))))
-            self._keeper = keeper
+            self._keep(self._eagerly_written(self._eager_state()))
             result = self.function(data)
             self._keeper = None
             return result
@@ -184,7 +186,7 @@ class OwnStep(Step):
             result, gradients = self._captured(data)
             self._apply_last(list(gradients))
             return result
-        self._keep()
+        self._keep(self._all)
         if not self.eager:
             self._as_is.concrete((data,), like=None if like is None else (like,))
         result = self._as_is(data)
@@ -220,11 +222,11 @@ class OwnStep(Step):
             result = self._results(taken, verdict)
             self._apply_last(self._gradients(0, taken) if self.sites else [])
             return result
-        self._keep()
+        self._keep(self._all)
         return self._passes(data, bounds, samples, verdict)
 
     def _passes(self, data: Any, bounds: Iterable[tuple[int, int]], samples: int, verdict: probe.Verdict) -> Any:
-        weights = State(_unique(native([one for site in self.sites for one in site.variables])))
+        weights = self._weights
         old, start = weights.read(), self.small.read()
         known: list[list[Any]] = []
         taken: _Taken | None = None
@@ -239,7 +241,7 @@ class OwnStep(Step):
             weights.write(old)
             self._put(known)
             self._update(number)(self._gradients(number, taken))
-            known.append(State(native(self.sites[number].variables)).read())
+            known.append(self._of_sites[number].read())
         weights.write(old)
         self._put(known)
         assert taken is not None
@@ -248,8 +250,8 @@ class OwnStep(Step):
         return result
 
     def _put(self, known: list[list[Any]]) -> None:
-        for site, values in zip(self.sites, known, strict=False):
-            State(native(site.variables)).write(values)
+        for state, values in zip(self._of_sites, known, strict=False):
+            state.write(values)
 
     def _pass(
         self,
@@ -359,11 +361,18 @@ class OwnStep(Step):
     def _remember(self) -> None:
         self._before = self.small, self.small.read()
 
-    def _keep(self) -> None:
-        assert self._all is not None
+    def _keep(self, state: State | None) -> None:
+        assert state is not None, "asked before it was traced"
         keeper = Keeper()
-        keeper.keep(self._all)
+        keeper.keep(state)
         self._keeper = keeper
+
+    def _eagerly_written(self, variables: list[Any]) -> State:
+        """These variables as a State, made anew only where there are others: reading one is traced."""
+        found = _unique(native(variables))
+        if self._all is None or {id(one) for one in self._all.variables} != {id(one) for one in found}:
+            self._all = State(found)
+        return self._all
 
     # --- does slicing keep the math? -------------------------------------------------------------------------------
 

@@ -144,6 +144,7 @@ def _compiled(step: OwnStep, data: Any) -> tuple[Compiled, Any]:
     """The step for any number of samples, to be tried; with its function, where one will do for all."""
     run = Compiled(lambda part: _own(step, part))
     relaxed = step.relaxed(step.cut(data, 0, 1))
+    before = tf.config.functions_run_eagerly()
     for is_inlined in (True, False):
         # Functions inside the step are traced in place: what they kept from here would come back in the training.
         tf.config.run_functions_eagerly(is_inlined)
@@ -156,7 +157,7 @@ def _compiled(step: OwnStep, data: Any) -> tuple[Compiled, Any]:
         else:
             return run, function
         finally:
-            tf.config.run_functions_eagerly(False)
+            tf.config.run_functions_eagerly(before)
     return run, None
 
 

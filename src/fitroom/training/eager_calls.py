@@ -43,6 +43,7 @@ class EagerCalls:
         self.plain = model.call
         self._sizes: dict[Any, int] = {}
         self._inside = False
+        self._known_state = State([])
 
     def hook(self) -> Any:
         """What to call instead of the model's `call`."""
@@ -138,7 +139,11 @@ class EagerCalls:
         return all(np.allclose(one, other, rtol=1e-3, atol=1e-6) for one, other in zip(whole, joined, strict=True))
 
     def _state(self) -> State:
-        return State(native(self.model.non_trainable_variables))
+        """Seeds and statistics; made anew only where there are others: reading them is traced."""
+        found = native(self.model.non_trainable_variables)
+        if {id(one) for one in self._known_state.variables} != {id(one) for one in found}:
+            self._known_state = State(found)
+        return self._known_state
 
     # --- slice by slice --------------------------------------------------------------------------------------------
 
