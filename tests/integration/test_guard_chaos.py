@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import fitroom
 from fitroom.devices import pocket
-from fitroom.steps import keras_seams, probe
+from fitroom.steps import graph_seams, probe
 from fitroom.training.guarding import events
 from fitroom.units import MIB
 from tests import own_cases as own
@@ -61,7 +61,7 @@ def test_faults_between_compiled_programs(
     name: str, optimizer: str, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under XLA no fault can be placed inside: it strikes before a program runs, or when it has run."""
-    call, strikes, struck = keras_seams.call_flat, now_and_then(f"{name} {optimizer} {when}"), 0
+    call, strikes, struck = graph_seams.call_flat, now_and_then(f"{name} {optimizer} {when}"), 0
     calls = 0
 
     def faulty(function: Any, tensors: list[Any]) -> Any:
@@ -76,7 +76,7 @@ def test_faults_between_compiled_programs(
             raise tf.errors.ResourceExhaustedError(None, None, "Out of memory while trying to allocate (injected)")
         return result
 
-    monkeypatch.setattr(keras_seams, "call_flat", faulty)
+    monkeypatch.setattr(graph_seams, "call_flat", faulty)
     model = fitroom.guard(make(name, optimizer, jit_compile=True), allow=("micro_batch",))
     left = watch_rollbacks(model, monkeypatch)
     epochs = 0

@@ -259,3 +259,21 @@ def test_an_interrupt_while_the_update_is_made_waits_for_its_end(when: str, monk
     plain.train_on_batch(x, LABELS[:8])
     assert changed(state(plain), state(model)) == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Noise(kl.Layer):
+    """Random numbers from an operation that keeps its state inside its kernel."""
+
+    def call(self, inputs: Any) -> Any:
+        return inputs + tf.random.normal(tf.shape(inputs), stddev=0.01)
+
+
+def test_random_numbers_that_cannot_be_put_back_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    fault = Fault(at_calls={2})
+    model = keras.Sequential([kl.Input((4,)), Noise(), kl.Dense(3), faults.layer(fault, "forward"), kl.Dense(2)])
+    model.compile("sgd", "mse")
+    fitroom.guard(model)
+    model.fit(np.zeros((8, 4), "float32"), np.zeros((8, 2), "float32"), batch_size=4, epochs=3, verbose=0)
+    assert fault.strikes == 1
+    assert [event.data["redrawn"] for event in events(model) if event.kind == "oom"] == ["RandomStandardNormal"]
+    assert "drew other numbers (RandomStandardNormal)" in capsys.readouterr().err

@@ -155,6 +155,11 @@ def test_wrong_use_is_told_at_once(options: dict[str, Any], words: str) -> None:
         fitroom.guard(make("cnn_layer_norm", "adam"), **options)
 
 
+def test_a_step_that_is_no_function_is_told_at_once() -> None:
+    with pytest.raises(UsageError, match="takes a function. Received: 3"):
+        fitroom.step(3)
+
+
 def test_a_planned_slicing_of_mixing_layers_is_refused_before_the_first_step() -> None:
     model = fitroom.guard(make("cnn_batch_norm", "adam"), plan="micro_batch=2")
     before = state(model)

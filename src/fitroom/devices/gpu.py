@@ -118,7 +118,7 @@ def _describe(index: int, handle: Any, nvml: Any) -> Gpu | None:
         tuple(
             GpuProcess(
                 holder.pid,
-                str(ask(lambda pid=holder.pid: nvml.nvmlSystemGetProcessName(pid), "?")),  # type: ignore[misc]
+                str(ask(lambda pid=holder.pid: nvml.nvmlSystemGetProcessName(pid), "?")),  # type: ignore[misc] # a default binds the pid
                 holder.usedGpuMemory,
             )
             for holder in holders

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fitroom.steps import keras_seams
+from fitroom.steps import graph_seams
 
 
 class Compiled:
@@ -29,8 +29,8 @@ class Compiled:
         """The function's result."""
         if self.eager:
             return self.python(*arguments)
-        flat = keras_seams.flat_tensors(arguments)
-        return keras_seams.call_flat(self.concrete(arguments, flat), flat)
+        flat = graph_seams.flat_tensors(arguments)
+        return graph_seams.call_flat(self.concrete(arguments, flat), flat)
 
     def concrete(self, arguments: tuple[Any, ...], flat: list[Any] | None = None, like: Any = None) -> Any:
         """The concrete function for these arguments; traced, where it must be, for what they are `like`.
@@ -39,7 +39,7 @@ class Compiled:
         unknown batch size, so must we, or the last bit of a result may differ.
         """
         if flat is None:
-            flat = keras_seams.flat_tensors(arguments)
+            flat = graph_seams.flat_tensors(arguments)
         key = tuple([(leaf.dtype, *leaf.shape) for leaf in flat])
         found = self._concrete.get(key)
         if found is None:

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from fitroom.errors import UsageError
-from fitroom.steps import keras_seams, slicing
+from fitroom.steps import keras_seams, random_seams, slicing
 from fitroom.steps.losses import ExtraKind
 from fitroom.steps.state import State, native
 
@@ -28,7 +28,7 @@ def kinds(model: Any, data: Any, *, training: bool) -> list[ExtraKind]:
     state = State(native(model.non_trainable_variables))
     before = state.read()
     try:
-        with keras_seams.fixed_randomness():
+        with random_seams.fixed_randomness():
             whole, one, other = (
                 _terms(model, slicing.cut(x, start, stop), training) for start, stop in ((0, 2), (0, 1), (1, 2))
             )

@@ -7,18 +7,17 @@ does change (statistics, seeds, metrics) is in `state`, to be put back where an 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
-from fitroom.steps import keras_seams
-from fitroom.steps.accumulators import accumulator as new_accumulator
-from fitroom.steps.accumulators import join, kind_of
+from fitroom.steps import graph_seams, keras_seams, random_seams
+from fitroom.steps.accumulators import Accumulators, kind_of
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.losses import ExtraKind, Tally, weighed
+from fitroom.steps.replacing import instead
 from fitroom.steps.sites import Unsupported
 from fitroom.steps.state import State, native
 
@@ -42,13 +41,12 @@ class KerasPass:
         self._slice = Compiled(self._slice_step, **options)
         self._count = Compiled(self._count_step)
         self._finish = Compiled(self._finish_step, eager=bool(model.run_eagerly))
-        self._accumulators: list[Any] = []
-        self._accumulated: State | None = None
+        self._accumulators: Accumulators | None = None
         self._state: State | None = None
         self._state_of = -1  # how many functions it was made of
         self._weighted_trackers: list[bool] = []
         self._counted = False
-        self.hidden_random: list[str] = []
+        self.hidden_random: set[str] = set()  # operations in it whose state cannot be put back
 
     # --- whole -----------------------------------------------------------------------------------------------------
 
@@ -80,21 +78,15 @@ class KerasPass:
                 self._learn_kinds(data)
             else:
                 self.trace(data)
-        if self._accumulated is None:
+        if self._accumulators is None:
             with self.strategy.scope():
-                self._accumulators = [
-                    new_accumulator(variable) if kind == "dense" else None
-                    for variable, kind in zip(self.variables, self.kinds, strict=True)
-                ]
-            self._accumulated = State(native([one for one in self._accumulators if one is not None]))
-        self.clear()
+                self._accumulators = Accumulators(self.variables, self.kinds)
+        self._accumulators.clear()
 
     def clear(self) -> None:
         """Empty the accumulators."""
-        if self._accumulated is not None:
-            for variable in self._accumulated.variables:
-                zeros = tf.zeros(variable.shape, variable.dtype)
-                tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros)
+        if self._accumulators is not None:
+            self._accumulators.clear()
 
     def trace_slice(self, part: Any, total_samples: int) -> None:
         """Trace what a slice like `part` runs, so that `state` knows what it writes."""
@@ -127,22 +119,16 @@ class KerasPass:
 
     def gradients(self, sparse: list[list[Any]]) -> list[Any]:
         """The whole batch's gradients, from the accumulators and every slice's sparse ones."""
-        assert self._accumulated is not None
-        dense, joined = iter(self._accumulated.read()), iter(join(sparse))
-        sources: dict[str, Iterator[Any]] = {"dense": dense, "sparse": joined, "none": itertools.repeat(None)}
-        return [next(sources[kind]) for kind in self.kinds]
+        assert self._accumulators is not None
+        return self._accumulators.total(sparse)
 
     def _slice_step(self, data: Any, total_samples: Any, totals: Any) -> tuple[list[Any], list[Any]]:
         def on_replica(part: Any) -> tuple[list[Any], list[Any]]:
             samples = tf.shape(_first(part))[0]
             with weighed(self.model, samples, total_samples, totals, self.extras) as tally:
                 self.step(part)
-            sparse = []
-            for gradient, accumulator in zip(self._take(), self._accumulators, strict=True):
-                if accumulator is not None:
-                    accumulator.assign_add(tf.convert_to_tensor(gradient))
-                elif gradient is not None:
-                    sparse.append(gradient)
+            assert self._accumulators is not None
+            sparse = self._accumulators.add(self._take())
             self._counted = tally.counted
             return self._tracked(tally), sparse
 
@@ -192,11 +178,11 @@ class KerasPass:
         if self._whole.eager:
             model = self.model
             return native([*model.non_trainable_variables, *model.metrics_variables])
-        own = {id(one) for one in (self._accumulated.variables if self._accumulated else [])}
+        own = {id(one) for one in (self._accumulators.variables if self._accumulators else [])}
         found = {}
         for function in functions:
-            self.hidden_random = self.hidden_random or keras_seams.hidden_random_operations(function)
-            for variable in keras_seams.written_variables(function):
+            self.hidden_random |= random_seams.hidden_random_operations(function)
+            for variable in graph_seams.written_variables(function):
                 if id(variable) not in own:
                     found[id(variable.handle)] = variable
         return list(found.values())
@@ -206,7 +192,7 @@ class KerasPass:
     _captured: list[Any] | None = None
 
     def _captured_apply(self) -> AbstractContextManager[None]:
-        return keras_seams.instead(self.optimizer, "apply", self._capture) if self.trains else nullcontext()
+        return instead(self.optimizer, "apply", self._capture) if self.trains else nullcontext()
 
     def _capture(self, gradients: Any, trainable_variables: Any = None) -> None:
         """Stands in for the optimizer's `apply` while a step is traced."""

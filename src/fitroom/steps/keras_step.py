@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fitroom.errors import UsageError
 from fitroom.steps import extras, mixing, probe, slicing
 from fitroom.steps.keras_pass import KerasPass
 from fitroom.steps.state import State
@@ -33,12 +32,6 @@ class KerasStep(Step):
         self._like: Any = None
         self._ready_to_slice = False
         self._obstacles: list[mixing.Obstacle] | None = None
-
-    def samples(self, data: Any) -> int:
-        try:
-            return slicing.batch_size(data)
-        except UsageError:
-            return 0
 
     def whole(self, data: Any, like: Any) -> Any:
         self.phase, self._like = "gradients", like
@@ -90,6 +83,9 @@ class KerasStep(Step):
 
     def random_layers(self) -> list[str]:
         return mixing.random_layers(self.model) if self.trains else []
+
+    def hidden_random(self) -> set[str]:
+        return self.passes.hidden_random
 
     def _remember(self) -> None:
         state = self.passes.state()

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from fitroom.steps import keras_seams
+from fitroom.steps.replacing import instead
 
 ExtraKind = Literal["mean", "sum"]
 
@@ -87,7 +88,7 @@ def weighed(
     with ExitStack() as stack:
         stack.enter_context(keras_seams.weighed_losses(model, weigh, weigh_extra))
         for index, tracker in enumerate(keras_seams.loss_trackers(model)):
-            stack.enter_context(keras_seams.instead(tracker, "update_state", hold(index)))
+            stack.enter_context(instead(tracker, "update_state", hold(index)))
         yield tally
 
 

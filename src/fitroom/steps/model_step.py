@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fitroom.steps import keras_seams, mixing
+from fitroom.steps import graph_seams, keras_seams, mixing
 from fitroom.steps.keras_step import KerasStep
 from fitroom.steps.own_step import OwnStep
 from fitroom.steps.step import Step
@@ -15,7 +15,7 @@ def model_step(model: Any, name: str) -> Step:
     trains = name == "train_step"
     if keras_seams.uses_keras_own_step(model, name):
         return KerasStep(model, trains=trains)
-    step = keras_seams.python_of(getattr(model, name))
+    step = graph_seams.python_of(getattr(model, name))
 
     def function(data: Any) -> Any:
         return keras_seams.reduce_logs(model, model.distribute_strategy.run(step, args=(data,)))

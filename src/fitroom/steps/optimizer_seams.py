@@ -8,7 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fitroom.steps.keras_seams import instead, written_variables
+from fitroom.steps.graph_seams import written_variables
+from fitroom.steps.replacing import instead
 
 __all__ = [
     "apply_in_rows",

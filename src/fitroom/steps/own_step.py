@@ -11,18 +11,16 @@ step, as for Keras' own. With several, each sees what those before it did:
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from fitroom.errors import UsageError
-from fitroom.steps import keras_seams, mixing, probe, slicing
-from fitroom.steps.accumulators import accumulator, join
+from fitroom.steps import graph_seams, mixing, probe, random_seams, slicing
 from fitroom.steps.compiled import Compiled, any_batch
-from fitroom.steps.held import Held, assemble
+from fitroom.steps.held import assemble
 from fitroom.steps.sites import Capture, Site, Unsupported
+from fitroom.steps.slice_pass import SlicePass, Taken, is_tensor
 from fitroom.steps.state import State, native
 from fitroom.steps.step import Phase, Step
 from fitroom.steps.uninterrupted import uninterrupted
@@ -73,11 +71,11 @@ class OwnStep(Step):
         self._eager_state = eager_state
         self._captured = Compiled(self._captured_step, jit_compile=jit_compile, eager=eager)
         self._as_is = Compiled(function, jit_compile=jit_compile, eager=eager)
-        self._slices: dict[int, Compiled] = {}
-        self._accumulators: dict[int, list[Any]] = {}
+        self._slices: dict[int, SlicePass] = {}
         self._updates: dict[int, Update] = {}
         self._looks_back = False
         self._traced = False
+        self._hidden_random: set[str] = set()
         self._small: State | None = None  # what the step writes besides weights and slots
         self._all: State | None = None  # everything that it writes
         self._weights = State([])  # what its sites update, and each site for itself
@@ -90,16 +88,6 @@ class OwnStep(Step):
         self._template: Any = None
 
     # --- what kind of step it is -----------------------------------------------------------------------------------
-
-    def samples(self, data: Any) -> int:
-        try:
-            return slicing.batch_size(self.batch(data))
-        except UsageError:
-            return 0
-
-    def batch(self, data: Any) -> Any:
-        """The part of the data that has a batch axis."""
-        return data
 
     def spread(self, data: Any, count: int, shift: int) -> Any:
         """The data of a few samples from all over the batch."""
@@ -163,7 +151,8 @@ class OwnStep(Step):
         weights = [one for site in self.sites for one in site.variables]
         slots = [one for site in self.sites for one in site.optimizer.variables]
         large = {id(one) for one in native([*weights, *slots])}
-        written = keras_seams.written_variables(function)
+        self._hidden_random = random_seams.hidden_random_operations(function)
+        written = graph_seams.written_variables(function)
         small = [one for one in written if id(one) not in large]
         self._small = State(small)
         self._weights = State(_unique(native(weights)))
@@ -215,37 +204,37 @@ class OwnStep(Step):
         self.phase = "gradients"
         self.trace(data)
         verdict = self.verdict(data)
-        samples = self.samples(data)
         if self.is_deferred:
             self._remember()
-            taken = self._pass(0, data, bounds, samples, verdict, known=[], old=None)
-            result = self._results(taken, verdict)
-            self._apply_last(self._gradients(0, taken) if self.sites else [])
+            only = self._pass(0)
+            taken = only.run(data, bounds, verdict, known=[], old=None)
+            result = self._results(only, taken, verdict)
+            self._apply_last(only.gradients(taken))
             return result
         self._keep(self._all)
-        return self._passes(data, bounds, samples, verdict)
+        return self._passes(data, bounds, verdict)
 
-    def _passes(self, data: Any, bounds: Iterable[tuple[int, int]], samples: int, verdict: probe.Verdict) -> Any:
+    def _passes(self, data: Any, bounds: Iterable[tuple[int, int]], verdict: probe.Verdict) -> Any:
         weights = self._weights
         old, start = weights.read(), self.small.read()
         known: list[list[Any]] = []
-        taken: _Taken | None = None
+        last, taken = self._pass(0), Taken()
         for number in range(len(self.sites) + self._looks_back):
             self.small.write(start)
             self.phase = "gradients"
-            taken = self._pass(number, data, bounds, samples, verdict, known, old=(weights, old))
+            last = self._pass(number)
+            taken = last.run(data, bounds, verdict, known, old=(weights, old))
             bounds = taken.bounds  # the same cuts in every pass: the same random numbers
             if number == len(self.sites):
                 break
             self.phase = "update"
             weights.write(old)
             self._put(known)
-            self._update(number)(self._gradients(number, taken))
+            self._update(number)(last.gradients(taken))
             known.append(self._of_sites[number].read())
         weights.write(old)
         self._put(known)
-        assert taken is not None
-        result = self._results(taken, verdict)
+        result = self._results(last, taken, verdict)
         self._keeper = None
         return result
 
@@ -253,86 +242,23 @@ class OwnStep(Step):
         for state, values in zip(self._of_sites, known, strict=False):
             state.write(values)
 
-    def _pass(
-        self,
-        number: int,
-        data: Any,
-        bounds: Iterable[tuple[int, int]],
-        samples: int,
-        verdict: probe.Verdict,
-        known: list[list[Any]],
-        old: tuple[State, list[Any]] | None,
-    ) -> _Taken:
-        """All slices once; site `number` adds up its gradients."""
-        self._clear(number)
-        step = self._slices.setdefault(number, self._slice_step(number))
-        once = verdict.once  # to happen once, not in every slice
-        at_first = once.read()
-        kind = verdict.sites[number] if number < len(verdict.sites) else "mean"
-        taken = _Taken()
-        for start, stop in bounds:
-            if taken.bounds:
-                once.write(at_first)
-            if old is not None:
-                old[0].write(old[1])
-            share = (stop - start) / samples if kind != "sum" else 1.0
-            part = self.cut(data, start, stop)
-            arguments = (part, tf.constant(share, tf.float32), known)
-            if not self.eager:
-                step.concrete(arguments, like=(self.relaxed(part), *arguments[1:]))
-            results, held, sparse = step(*arguments)
-            taken.add((start, stop), list(results), list(held), list(sparse))
-        return taken
-
     def relaxed(self, part: Any) -> Any:
         """What slices of any size are like."""
         return any_batch(part)
 
-    def _slice_step(self, number: int) -> Compiled:
-        def run(part: Any, share: Any, known: Any) -> tuple[list[Any], list[Any], list[Any]]:
-            held = Held()
-            with Capture(known).active() as capture, held.active():
-                result = self.function(part)
-            sparse = []
-            if number < len(self.sites):
-                for gradient, room in zip(capture.gradients[number], self._accumulators[number], strict=True):
-                    if room is not None:
-                        dense = tf.convert_to_tensor(gradient)
-                        room.assign_add(dense * tf.cast(share, dense.dtype))
-                    elif gradient is not None:
-                        weighed = gradient.values * tf.cast(share, gradient.values.dtype)
-                        sparse.append(tf.IndexedSlices(weighed, gradient.indices, gradient.dense_shape))
-            self._held = held.metrics
-            return _leaves(result), held.values, sparse
+    def _pass(self, number: int) -> SlicePass:
+        if number not in self._slices:
+            self._slices[number] = SlicePass(self, number)
+        return self._slices[number]
 
-        return Compiled(run, jit_compile=self.jit_compile, eager=self.eager)
-
-    def _clear(self, number: int) -> None:
-        if number >= len(self.sites):
-            return
-        if number not in self._accumulators:
-            site = self.sites[number]
-            self._accumulators[number] = [
-                accumulator(variable) if kind == "dense" else None
-                for variable, kind in zip(site.variables, site.kinds, strict=True)
-            ]
-        for room in self._accumulators[number]:
-            if room is not None:
-                tf.raw_ops.AssignVariableOp(resource=room.handle, value=tf.zeros(room.shape, room.dtype))
-
-    def _gradients(self, number: int, taken: _Taken) -> list[Any]:
-        rooms = iter([room.read_value() for room in self._accumulators[number] if room is not None])
-        joined = iter(join(taken.sparse))
-        sources: dict[str, Iterator[Any]] = {"dense": rooms, "sparse": joined, "none": itertools.repeat(None)}
-        return [next(sources[kind]) for kind in self.sites[number].kinds]
-
-    def _results(self, taken: _Taken, verdict: probe.Verdict) -> Any:
+    def _results(self, last: SlicePass, taken: Taken, verdict: probe.Verdict) -> Any:
         sizes = [stop - start for start, stop in taken.bounds]
         leaves = assemble(verdict.results, taken.results, sizes) if taken.results[0] else []
         fed = assemble(verdict.held, taken.held, sizes) if taken.held[0] else []
+        self._held = last.held_metrics
         named = self._finish(fed)
         rest = iter(leaves)
-        packed = tf.nest.map_structure(lambda leaf: next(rest) if _is_tensor(leaf) else leaf, self._template)
+        packed = tf.nest.map_structure(lambda leaf: next(rest) if is_tensor(leaf) else leaf, self._template)
         return {**packed, **{key: named[key] for key in packed if key in named}} if named else packed
 
     def _finish_step(self, fed: list[Any]) -> dict[str, Any]:
@@ -391,6 +317,9 @@ class OwnStep(Step):
     def random_layers(self) -> list[str]:
         return self._random_layers()
 
+    def hidden_random(self) -> set[str]:
+        return self._hidden_random
+
     def verdict(self, data: Any) -> probe.Verdict:
         """What a few samples tell; found out once."""
         if self._found is None:
@@ -399,29 +328,5 @@ class OwnStep(Step):
         return self._found
 
 
-class _Taken:
-    """What the slices of a pass gave."""
-
-    def __init__(self) -> None:
-        self.bounds: list[tuple[int, int]] = []
-        self.results: list[list[Any]] = []
-        self.held: list[list[Any]] = []
-        self.sparse: list[list[Any]] = []
-
-    def add(self, bounds: tuple[int, int], results: list[Any], held: list[Any], sparse: list[Any]) -> None:
-        self.bounds.append(bounds)
-        self.results.append(results)
-        self.held.append(held)
-        self.sparse.append(sparse)
-
-
 def _unique(variables: list[Any]) -> list[Any]:
     return list({id(one): one for one in variables}.values())
-
-
-def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, (tf.Tensor, tf.Variable))
-
-
-def _leaves(result: Any) -> list[Any]:
-    return [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(result) if _is_tensor(leaf)]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from fitroom.errors import UsageError
-from fitroom.steps import keras_seams, mixing, slicing
+from fitroom.steps import graph_seams, keras_seams, mixing, slicing
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.state import State
 from fitroom.steps.step import Phase, Step
@@ -38,12 +37,6 @@ class Prediction(Step):
         outputs = self.model.distribute_strategy.run(self.model.predict_step, args=(data,))
         return keras_seams.concatenated(self.model, outputs)
 
-    def samples(self, data: Any) -> int:
-        try:
-            return slicing.batch_size(data)
-        except UsageError:
-            return 0
-
     def whole(self, data: Any, like: Any) -> Any:
         self._remember(data, like)
         outputs = self._step(data)
@@ -60,13 +53,13 @@ class Prediction(Step):
                 self._step.concrete((part,), like=(any_batch(part),))
             parts.append(tf.nest.map_structure(_home, self._step(part)))
         self._before = None
-        return tf.nest.map_structure(lambda *leaves: _joined(leaves), *parts)
+        return joined(parts)
 
     def _remember(self, data: Any, like: Any) -> None:
         if not self._step.eager:
             function = self._step.concrete((data,), like=None if like is None else (like,))
             if id(function) not in self._writes:
-                self._writes[id(function)] = State(keras_seams.written_variables(function))
+                self._writes[id(function)] = State(graph_seams.written_variables(function))
             state = self._writes[id(function)]
             self._before = state, state.read()
 
@@ -115,6 +108,9 @@ class Prediction(Step):
     def random_layers(self) -> list[str]:
         return []
 
+    def hidden_random(self) -> set[str]:
+        return set()
+
 
 def _home(output: Any) -> Any:
     if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)):
@@ -123,5 +119,10 @@ def _home(output: Any) -> Any:
     return np.array(output.numpy(), copy=True)
 
 
-def _joined(leaves: tuple[Any, ...]) -> Any:
-    return np.concatenate(leaves) if isinstance(leaves[0], np.ndarray) else tf.concat(leaves, 0)
+def joined(parts: list[Any]) -> Any:
+    """The outputs of several parts, one after the other."""
+
+    def join(*leaves: Any) -> Any:
+        return np.concatenate(leaves) if isinstance(leaves[0], np.ndarray) else tf.concat(leaves, 0)
+
+    return tf.nest.map_structure(join, *parts)

@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from fitroom import oom
 from fitroom.errors import UsageError
-from fitroom.steps import extras, keras_seams, slicing
+from fitroom.steps import extras, graph_seams, random_seams, slicing
+from fitroom.steps.adding_up import agree, as_arrays, kinds_of_gradients, kinds_of_scalars
 from fitroom.steps.compiled import Compiled
 from fitroom.steps.held import Held, Kind, per_sample
 from fitroom.steps.keras_pass import KerasPass
@@ -85,7 +86,7 @@ def keras_step(model: Any, data: Any, *, trains: bool) -> list[Obstacle]:
 def _tried(trial: Callable[[], T]) -> T | None:
     """A trial's outcome; None where memory ran out in it."""
     try:
-        with keras_seams.fixed_randomness():
+        with random_seams.fixed_randomness():
             return trial()
     except Exception as error:
         found = oom.from_exception(error)
@@ -98,9 +99,9 @@ def _own_verdict(step: OwnStep, data: Any, few: int) -> Verdict:
     first = -(-few // 2)
     run, function = _compiled(step, data)
     state = step.small
-    written_from_data = keras_seams.written_from_data(function) if function is not None else set()
+    written_from_data = graph_seams.written_from_data(function) if function is not None else set()
     once = [] if function is None else [
-        one for one in state.variables if id(one) not in written_from_data and not keras_seams.is_seed(one)
+        one for one in state.variables if id(one) not in written_from_data and not random_seams.is_seed(one)
     ]  # fmt: skip
     before = state.read()
     at_first = State(once)
@@ -113,7 +114,7 @@ def _own_verdict(step: OwnStep, data: Any, few: int) -> Verdict:
                 reason = "returns a tensor that is neither a scalar nor has an entry per sample"
                 return Verdict([Obstacle(step.name, reason, can_be_allowed=False)])
             numbers = [one.numpy() for one in results], [one.numpy() for one in held]
-            taken.append(([_dense(site) for site in gradients], *numbers, [one.numpy() for one in state.read()]))
+            taken.append(([as_arrays(site) for site in gradients], *numbers, [one.numpy() for one in state.read()]))
             if start == 0 and stop == few:
                 state.write(before)
             else:
@@ -123,9 +124,9 @@ def _own_verdict(step: OwnStep, data: Any, few: int) -> Verdict:
     share = first / few
     (whole, results, held, after), (one, results1, held1, _), (other, results2, held2, after_parts) = taken
     tolerance = _tolerance(step.sites)
-    sites = [_kinds_of_gradients(*three, share, tolerance) for three in zip(whole, one, other, strict=True)]
-    kinds = _kinds(results, results1, results2, share, tolerance)
-    fed = _kinds(held, held1, held2, share, tolerance)
+    sites = [kinds_of_gradients(*three, share, tolerance) for three in zip(whole, one, other, strict=True)]
+    kinds = kinds_of_scalars(results, results1, results2, share, tolerance)
+    fed = kinds_of_scalars(held, held1, held2, share, tolerance)
     obstacles = [Obstacle(step.name, MIXES)] if any(not kind for kind in sites) else []
     obstacles += _changed_otherwise(step.name, state.variables, after, after_parts, tolerance)
     if not step.trains and ("other" in fed or ("other" in kinds and not step.returns_metrics)):
@@ -198,14 +199,14 @@ def _keras_obstacles(model: Any, data: Any, few: int, trains: bool) -> list[Obst
                 sparse.append(rows)
             after = [value.numpy() for value in state.read()]
             state.write(before)
-            gradients = _dense(passes.gradients(sparse)) if trains else []
+            gradients = as_arrays(passes.gradients(sparse)) if trains else []
             taken.append(([*gradients, tracked], after))
     finally:
         state.write(before)
     (whole, after), (parts, after_parts) = taken
     tolerance = HALF if _is_half(model) else EXACT
     what = "the model's own layers or loss"
-    if not _agree(whole, parts, tolerance):
+    if not agree(whole, parts, tolerance):
         return [Obstacle(what, MIXES.replace("mixes", "mix"))]
     # In training a metric that does not add up is a number in the logs; in an evaluation it is the result.
     ignored = {id(one) for one in native(model.metrics_variables)} if trains else set()
@@ -219,76 +220,9 @@ def _changed_otherwise(
 ) -> list[Obstacle]:
     """What the step writes besides its update, and slices would write otherwise."""
     for variable, one, other in zip(variables, whole, parts, strict=True):
-        if not keras_seams.is_seed(variable) and not np.allclose(one, other, rtol=tolerance, atol=1e-6):
+        if not random_seams.is_seed(variable) and not np.allclose(one, other, rtol=tolerance, atol=1e-6):
             return [Obstacle(what, f"sets {variable.name.split(':')[0]} to something else in slices than in one piece")]
     return []
-
-
-def _dense(gradients: list[Any]) -> list[Any]:
-    """Gradients as arrays; of sparse ones, the rows in their order, which is that of the samples."""
-    found: list[Any] = []
-    for gradient in gradients:
-        if isinstance(gradient, tf.IndexedSlices):
-            found.append(_Rows(gradient.indices.numpy(), gradient.values.numpy()))
-        elif gradient is not None:
-            found.append(gradient.numpy())
-    return found
-
-
-class _Rows:
-    """A sparse gradient: rows that add up where their indices are the same."""
-
-    def __init__(self, indices: np.ndarray, values: np.ndarray) -> None:
-        self.places, inverse = np.unique(indices, return_inverse=True)
-        self.values = np.zeros((len(self.places), *values.shape[1:]), np.float64)
-        np.add.at(self.values, inverse.ravel(), values)
-
-    def at(self, places: np.ndarray) -> np.ndarray:
-        found = np.zeros((len(places), *self.values.shape[1:]))
-        found[np.searchsorted(places, self.places)] = self.values
-        return found
-
-
-def _aligned(*gradients: Any) -> list[np.ndarray]:
-    if not isinstance(gradients[0], _Rows):
-        return [np.asarray(gradient, np.float64) for gradient in gradients]
-    places = np.unique(np.concatenate([gradient.places for gradient in gradients]))
-    return [gradient.at(places) for gradient in gradients]
-
-
-def _kinds_of_gradients(whole: Any, one: Any, other: Any, share: float, tolerance: float) -> set[str]:
-    """How the parts add up to the whole; none where they do not, both where these samples cannot tell."""
-    three = [_aligned(*gradients) for gradients in zip(whole, one, other, strict=True)]
-    batch = [w for w, _, _ in three]
-    found = set()
-    if _agree(batch, [share * a + (1 - share) * b for _, a, b in three], tolerance):
-        found.add("mean")
-    if _agree(batch, [a + b for _, a, b in three], tolerance):
-        found.add("sum")
-    return found
-
-
-def _kinds(whole: Any, one: Any, other: Any, share: float, tolerance: float) -> list[Kind]:
-    found: list[Kind] = []
-    for w, a, b in zip(whole, one, other, strict=True):
-        if np.ndim(w):
-            continue
-        if np.isclose(w, share * a + (1 - share) * b, rtol=tolerance, atol=1e-9):
-            found.append("mean")
-        else:
-            found.append("sum" if np.isclose(w, a + b, rtol=tolerance, atol=1e-9) else "other")
-    return found
-
-
-def _agree(batch: list[Any], parts: list[Any], tolerance: float) -> bool:
-    """Whether two lists of arrays are the same, each within a share of its own size, or of a little of all of them."""
-    pairs = [_aligned(one, other) for one, other in zip(batch, parts, strict=True)]
-    size = float(np.sqrt(sum(np.sum(one**2) for one, _ in pairs)))
-    for one, other in pairs:
-        distance, own = float(np.linalg.norm(one - other)), float(np.linalg.norm(one))
-        if not distance <= tolerance * max(own, 1e-2 * size) + 1e-9:  # not: also where something is not a number
-            return False
-    return True
 
 
 def _tolerance(sites: list[Any]) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom.errors import FitroomError
-from fitroom.steps import keras_seams, optimizer_seams
+from fitroom.steps import graph_seams, keras_seams, optimizer_seams
 from fitroom.steps.accumulators import kind_of
 from fitroom.steps.state import native
 
@@ -57,7 +57,7 @@ class Capture:
     def reads_after_last(self) -> bool:
         """Whether what follows the last site looks at something that the sites changed. Asked while tracing."""
         changed = [one for site in self.sites for one in (*site.variables, site.optimizer.iterations)]
-        return keras_seams.reads(self._graph, native(changed), self._position)
+        return graph_seams.reads(self._graph, native(changed), self._position)
 
     def _take_down(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()

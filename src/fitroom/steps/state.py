@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fitroom.steps import keras_seams
+from fitroom.steps import graph_seams
 from fitroom.steps.compiled import Compiled
 
 
@@ -29,7 +29,7 @@ class State:
             return []
         if self._function is None:
             self._function = self._read.concrete(())
-        return list(keras_seams.call_flat(self._function, []))
+        return list(graph_seams.call_flat(self._function, []))
 
     def write(self, values: list[Any]) -> None:
         """Put `values` back."""

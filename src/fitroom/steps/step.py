@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, Protocol
 
+from fitroom.errors import UsageError
+from fitroom.steps import slicing
 from fitroom.steps.mixing import Obstacle
 
 Phase = Literal["gradients", "update"]
@@ -17,8 +19,16 @@ class Step(Protocol):
     def phase(self) -> Phase:
         """What was under way last: where it failed, that is what failed."""
 
+    def batch(self, data: Any) -> Any:
+        """The part of the data that has a batch axis."""
+        return data
+
     def samples(self, data: Any) -> int:
         """How many samples the batch has; 0 where it cannot be cut."""
+        try:
+            return slicing.batch_size(self.batch(data))
+        except UsageError:
+            return 0
 
     def whole(self, data: Any, like: Any) -> Any:
         """Run the batch in one piece; `like` is what plain Keras would trace for. Raises, and changes what it may."""
@@ -37,3 +47,6 @@ class Step(Protocol):
 
     def random_layers(self) -> list[str]:
         """What draws random numbers: sliced, it draws others of the same distribution."""
+
+    def hidden_random(self) -> set[str]:
+        """Random operations whose state cannot be put back: after a failure they draw other numbers."""

@@ -7,7 +7,7 @@ import tensorflow as tf
 from fitroom.errors import FitroomError
 
 
-class DoesNotFit(FitroomError, tf.errors.ResourceExhaustedError):  # type: ignore[misc]
+class DoesNotFit(FitroomError, tf.errors.ResourceExhaustedError):  # type: ignore[misc] # TensorFlow has no types
     """The step does not fit the memory there is, with all that was allowed.
 
     It is also a `tf.errors.ResourceExhaustedError`, so that an existing ``except`` still works. The model is as it

@@ -17,11 +17,12 @@ import tensorflow as tf
 
 from fitroom.devices.meter import Meter
 from fitroom.remedies import micro_batch
-from fitroom.steps import mixing, slicing
+from fitroom.steps import mixing, random_seams, slicing
 from fitroom.steps.accumulators import join
 from fitroom.steps.keras_seams import count_regularisers
 from fitroom.steps.state import State, native
 from fitroom.training import keras_seams
+from fitroom.training.arguments import Arguments
 from fitroom.training.does_not_fit import DoesNotFit
 from fitroom.training.rungs import MARGIN
 from fitroom.units import format_bytes
@@ -61,12 +62,12 @@ class EagerCalls:
         return call
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call = _Call(self.plain, args, kwargs)
+        call = _Call(self.plain, Arguments(args, kwargs))
         if call.samples < 2 * _SAMPLES[-1]:
             return self.plain(*args, **kwargs)
-        if call.key not in self._sizes:
-            self._sizes[call.key] = self._size(call)
-        size = self._sizes[call.key]
+        if call.shapes not in self._sizes:
+            self._sizes[call.shapes] = self._size(call)
+        size = self._sizes[call.shapes]
         return self.plain(*args, **kwargs) if size >= call.samples else self._sliced(call, size)
 
     # --- how large may a slice be? ---------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class EagerCalls:
     def _is_independent(self, call: _Call) -> bool:
         state = self._state()
         before, few = state.read(), slicing.spread(call.batch, 4)
-        with keras_seams.unrecorded(), keras_seams.fixed_randomness():
+        with keras_seams.unrecorded(), random_seams.fixed_randomness():
             whole, *parts = (
                 tf.nest.flatten(call.run(slicing.cut(few, start, stop))) for start, stop in ((0, 4), (0, 3), (3, 4))
             )
@@ -193,31 +194,18 @@ class EagerCalls:
 
 
 class _Call:
-    """The arguments of a call, those with the batch's axis apart from the others."""
+    """A call of the model, to be made with other samples."""
 
-    def __init__(self, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._plain = plain
-        self._structure = (args, kwargs)
-        self._leaves = tf.nest.flatten((args, kwargs))
-        arrays = [leaf for leaf in self._leaves if _is_array(leaf)]
-        self.samples = arrays[0].shape[0] if arrays else 0
-        self._places = [
-            index for index, leaf in enumerate(self._leaves) if _is_array(leaf) and leaf.shape[0] == self.samples
-        ]
-        self.batch = [tf.convert_to_tensor(self._leaves[index]) for index in self._places]
-        self.key = tuple((leaf.dtype, *leaf.shape) for leaf in self.batch)
+    def __init__(self, plain: Callable[..., Any], arguments: Arguments) -> None:
+        self.samples = arguments.samples
+        self._function = arguments.function(plain)
+        batch, self._others = arguments.data
+        self.batch = [tf.convert_to_tensor(one) for one in batch]
+        self.shapes = tuple((one.dtype, *one.shape) for one in self.batch)
 
     def run(self, batch: list[Any]) -> Any:
         """The call, with another batch."""
-        leaves = list(self._leaves)
-        for index, leaf in zip(self._places, batch, strict=True):
-            leaves[index] = leaf
-        args, kwargs = tf.nest.pack_sequence_as(self._structure, leaves)
-        return self._plain(*args, **kwargs)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (tf.Tensor, np.ndarray)) and len(leaf.shape) > 0
+        return self._function((batch, self._others))
 
 
 def _added(one: Any, other: Any) -> Any:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from fitroom.core import Event, Plan
 from fitroom.devices import meter
+from fitroom.errors import UsageError
 from fitroom.remedies import read_allowed, read_plan
-from fitroom.steps import keras_seams, mixing, slicing
+from fitroom.steps import graph_seams, keras_seams, mixing, slicing
 from fitroom.steps.compiled import any_batch
 from fitroom.steps.own_step import OwnStep
 from fitroom.steps.sites import Unsupported
+from fitroom.training.arguments import Arguments
 from fitroom.training.guarded_step import GuardedStep
 from fitroom.training.guarding import enforced
 from fitroom.training.log import Log
@@ -47,6 +47,9 @@ def step(
         optimizer: the optimizer that it uses.
         budget, allow, plan: as for `fitroom.guard`.
 
+    Raises:
+        UsageError: if this is no function, or the budget, a remedy or the plan makes no sense.
+
     Returns:
         A function with the same arguments and results; `.events` has what happened.
 
@@ -63,6 +66,8 @@ def step(
     if function is None:
         given = {"model": model, "optimizer": optimizer, "budget": budget, "allow": allow, "plan": plan}
         return functools.partial(step, **given)
+    if not callable(function):
+        raise UsageError("fitroom.step takes a function", received=repr(function), expected="def train_step(x, y): …")
     missing = keras_seams.check()
     if missing:
         warnings.warn(f"fitroom does not guard this step: Keras no longer has {missing}", stacklevel=2)
@@ -91,7 +96,7 @@ class GuardedFunction:
         python: Any = getattr(function, "python_function", function)
         functools.update_wrapper(self, python, updated=())
         self.name = getattr(python, "__name__", type(python).__name__)
-        self._log = Log()
+        self._log = Log(says_at_exit=True)
         self._steps: dict[Any, GuardedStep] = {}
         self._given_up = False
 
@@ -104,32 +109,32 @@ class GuardedFunction:
         """The function's result."""
         if self._given_up or not tf.executing_eagerly():
             return self.plain(*args, **kwargs)
-        leaves = tf.nest.flatten((args, kwargs))
-        if any(isinstance(leaf, (tf.data.Dataset, tf.distribute.DistributedDataset)) for leaf in leaves):
+        given = tf.nest.flatten((args, kwargs))
+        if any(isinstance(one, (tf.data.Dataset, tf.distribute.DistributedDataset)) for one in given):
             self._give_up("it loops over a dataset, and what runs inside one function cannot be cut. Try: loop outside "
                           "of it, and give the function one batch at a time")  # fmt: skip
             return self.plain(*args, **kwargs)
-        call = _Call(args, kwargs, leaves)
-        guarded = self._steps.get(call.key)
+        call = Arguments(args, kwargs)
+        guarded = self._steps.get(call.kind)
         if guarded is None:
             if len(self._steps) >= _MOST:
                 self._give_up(
                     "its arguments are Python numbers that change from call to call. Try: pass them as tensors"
                 )
                 return self.plain(*args, **kwargs)
-            guarded = self._steps[call.key] = self._guarded(call)
+            guarded = self._steps[call.kind] = self._guarded(call)
         try:
             return guarded(call.data)
         except Unsupported as error:
             self._give_up(str(error))
             return self.plain(*args, **kwargs)
 
-    def _guarded(self, call: _Call) -> GuardedStep:
-        compiled = keras_seams.is_function(self.plain) and not tf.config.functions_run_eagerly()
+    def _guarded(self, call: Arguments) -> GuardedStep:
+        compiled = graph_seams.is_function(self.plain) and not tf.config.functions_run_eagerly()
         step = _FunctionStep(
-            call.function(keras_seams.python_of(self.plain) if compiled else self.plain),
+            call.function(graph_seams.python_of(self.plain) if compiled else self.plain),
             self.name,
-            jit_compile=compiled and keras_seams.is_compiled_by_xla(self.plain),
+            jit_compile=compiled and graph_seams.is_compiled_by_xla(self.plain),
             eager=not compiled,
             obstacles=lambda: mixing.obstacles(self.model) if self.model is not None else [],
             random_layers=lambda: mixing.random_layers(self.model) if self.model is not None else [],
@@ -137,13 +142,8 @@ class GuardedFunction:
         found = meter.find(self.budget)
         remembered = remembered_for("step", found, self.model, self.optimizer, self.name)
         hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
-        tell = functools.partial(self._tell, of=self.name)
+        tell = functools.partial(self._log.tell, of=self.name)
         return GuardedStep(step, self.plan, self.allow, found, tell, remembered, hint)
-
-    def _tell(self, kind: str, **data: Any) -> None:
-        if not self._log.events:
-            atexit.register(self._log.say)  # nothing else tells when the last step was
-        self._log.tell(kind, **data)
 
     def _give_up(self, reason: str) -> None:
         self._given_up = True
@@ -164,47 +164,3 @@ class _FunctionStep(OwnStep):
 
     def relaxed(self, part: Any) -> Any:
         return any_batch(part[0]), part[1]
-
-
-class _Call:
-    """The arguments of a call: those with the batch's axis, other tensors, and everything else."""
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> None:
-        self._structure = (args, kwargs)
-        samples = next((leaf.shape[0] for leaf in leaves if _is_array(leaf) and len(leaf.shape)), None)
-        batched = [_is_array(leaf) and len(leaf.shape) > 0 and leaf.shape[0] == samples for leaf in leaves]
-        self._places = [
-            ("batch" if b else "tensor") if _is_array(leaf) else leaf for leaf, b in zip(leaves, batched, strict=True)
-        ]
-        self.data = (
-            [leaf for leaf, is_batch in zip(leaves, batched, strict=True) if is_batch],
-            [leaf for leaf, is_batch in zip(leaves, batched, strict=True) if _is_array(leaf) and not is_batch],
-        )
-        shown = tuple(place if isinstance(place, str) else (type(place), _hashable(place)) for place in self._places)
-        self.key = (len(args), tuple(sorted(kwargs)), shown)
-
-    def function(self, python: Callable[..., Any]) -> Callable[[Any], Any]:
-        """`python`, as a function of `data`."""
-        structure, places = self._structure, self._places
-
-        def call(data: Any) -> Any:
-            sources = {"batch": iter(data[0]), "tensor": iter(data[1])}
-            leaves = [
-                next(sources[place]) if isinstance(place, str) and place in sources else place for place in places
-            ]
-            args, kwargs = tf.nest.pack_sequence_as(structure, leaves)
-            return python(*args, **kwargs)
-
-        return call
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (tf.Tensor, np.ndarray, np.generic))
-
-
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        return id(value)
-    return value

@@ -117,7 +117,8 @@ class GuardedStep:
     def _next_rung(self, data: Any, sizes: Sizes, found: oom.Exhaustion) -> None:
         samples, phase = self.step.samples(data), self.step.phase
         failed = samples if sizes.size is None else self._largest
-        self.tell("oom", phase=phase, samples=failed, wanted_bytes=found.wanted_bytes, evidence=found.evidence)
+        told: dict[str, Scalar] = {"phase": phase, "samples": failed, "wanted_bytes": found.wanted_bytes}
+        self.tell("oom", **told, evidence=found.evidence, redrawn=", ".join(sorted(self.step.hidden_random())))
         self._failures += 1
         # Nothing smaller is left to try. Where the error names no size it may pass: another process, a moment.
         hopeless = found.wanted_bytes is not None or self._failures >= _TRIES

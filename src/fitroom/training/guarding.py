@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import itertools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from fitroom import devices
@@ -13,7 +13,7 @@ from fitroom.core import Event, Plan
 from fitroom.devices import meter
 from fitroom.remedies import read_allowed, read_plan
 from fitroom.steps.model_step import model_step
-from fitroom.steps.prediction import Prediction
+from fitroom.steps.prediction import Prediction, joined
 from fitroom.steps.sites import Unsupported
 from fitroom.steps.step import Step
 from fitroom.training import keras_seams
@@ -111,13 +111,13 @@ class _Guard:
     def install(self) -> None:
         spoken = {name: self._speaking(getattr(self.model, name)) for name in _SPEAKING}
         keras_seams.let_outputs_be_arrays()
-        calls = EagerCalls(self.model, lambda: meter.find(self.options.budget), self.options.allow, self._tell_call)
+        calls = EagerCalls(self.model, lambda: meter.find(self.options.budget), self.options.allow, self._tell_of_call)
         keras_seams.hook(
             self.model,
             self,
-            make_train_function=self.make_train_function,
-            make_test_function=self.make_test_function,
-            make_predict_function=self.make_predict_function,
+            make_train_function=self._maker("train_function", self._train_function),
+            make_test_function=self._maker("test_function", self._test_function),
+            make_predict_function=self._maker("predict_function", self._predict_function),
             call=calls.hook(),
             **spoken,
         )
@@ -138,52 +138,48 @@ class _Guard:
 
         return method
 
-    def _tell_call(self, kind: str, **data: Any) -> None:
-        if not self.log.events:
-            atexit.register(self.log.say)  # nothing else tells when the loop is over
+    def _tell_of_call(self, kind: str, **data: Any) -> None:
+        self.log.says_at_exit = True
         self.log.tell(kind, of="call", **data)
 
     # --- the functions that Keras asks for -------------------------------------------------------------------------
 
-    def make_train_function(self, force: bool = False) -> Any:
-        """Stands in for Keras' method of this name."""
-        model = self.model
-        if model.train_function is not None and not force:
-            return model.train_function
-        if getattr(model, "optimizer", None) is None:
-            return self._give_up("train_function", "the model has no optimizer")
-        model.train_function = self._over_iterator("train_function", model_step(model, "train_step"), "train")
+    def _maker(self, name: str, make: Callable[[], Any]) -> Callable[..., Any]:
+        """Stands in for the method of Keras that makes the function of this name."""
+
+        def make_function(force: bool = False) -> Any:
+            if getattr(self.model, name) is None or force:
+                reason = self._reason_not_to(name)
+                setattr(self.model, name, make() if reason is None else self._given_up(name, reason))
+            return getattr(self.model, name)
+
+        return make_function
+
+    def _reason_not_to(self, name: str) -> str | None:
+        if self.model.distribute_strategy.num_replicas_in_sync > 1:
+            return "the model runs on several replicas"
+        if name == "train_function" and getattr(self.model, "optimizer", None) is None:
+            return "the model has no optimizer"
         return None
 
-    def make_test_function(self, force: bool = False) -> Any:
-        """Stands in for Keras' method of this name."""
-        model = self.model
-        if model.test_function is not None and not force:
-            return model.test_function
-        model.test_function = self._over_iterator("test_function", model_step(model, "test_step"), "evaluate")
-        return None
+    def _train_function(self) -> Any:
+        return self._over_iterator("train_function", model_step(self.model, "train_step"), "train")
 
-    def make_predict_function(self, force: bool = False) -> Any:
-        """Stands in for Keras' method of this name."""
-        model = self.model
-        if model.predict_function is not None and not force:
-            return model.predict_function
-        if self._has_replicas():
-            return self._give_up("predict_function", "the model runs on several replicas")
+    def _test_function(self) -> Any:
+        return self._over_iterator("test_function", model_step(self.model, "test_step"), "evaluate")
+
+    def _predict_function(self) -> Any:
         found = meter.find(self.options.budget)
-        step = self._guarded(Prediction(model, brings_home=found is not None), "predict", found)
+        step = self._guarded(Prediction(self.model, brings_home=found is not None), "predict", found)
 
         def predict_function(data: list[Any]) -> Any:
             outputs = [step(keras_seams.without_optionals(one)) for one in data]
-            return outputs[0] if len(outputs) == 1 else keras_seams.join_outputs(outputs)
+            return outputs[0] if len(outputs) == 1 else joined(outputs)
 
-        model.predict_function = predict_function
-        return None
+        return predict_function
 
     def _over_iterator(self, name: str, step: Step, what: str) -> Any:
         model = self.model
-        if self._has_replicas():
-            return self._give_up(name, "the model trains on several replicas")
         guarded = self._guarded(step, what, meter.find(self.options.budget))
         batches: keras_seams.Batches | None = None
 
@@ -203,7 +199,9 @@ class _Guard:
                     logs = guarded(data, batches.like)
                 except Unsupported as error:
                     rest = itertools.islice(batches, model.steps_per_execution - done - 1)
-                    return self._give_up(name, str(error))(itertools.chain([data], rest))
+                    plain = self._given_up(name, str(error))
+                    setattr(model, name, plain)
+                    return plain(itertools.chain([data], rest))
             return logs
 
         return function
@@ -215,11 +213,7 @@ class _Guard:
         remembered = remembered_for(what, found, self.model, getattr(self.model, "optimizer", None))
         return GuardedStep(step, plan, allow, found, functools.partial(self.log.tell, of=what), remembered)
 
-    def _has_replicas(self) -> bool:
-        return bool(self.model.distribute_strategy.num_replicas_in_sync > 1)
-
-    def _give_up(self, name: str, reason: str) -> Any:
+    def _given_up(self, name: str, reason: str) -> Any:
+        """Plain Keras' function."""
         warnings.warn(f"fitroom does not guard this model: {reason}. It runs as without fitroom.", stacklevel=3)
-        function = keras_seams.plain_function(self.model, name)
-        setattr(self.model, name, function)
-        return function
+        return keras_seams.plain_function(self.model, name)

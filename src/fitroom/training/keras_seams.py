@@ -7,24 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from fitroom.steps.keras_seams import check as check_steps
-from fitroom.steps.keras_seams import fixed_randomness
-
-__all__ = [
-    "Batches",
-    "bytes_of_outputs",
-    "check",
-    "fixed_randomness",
-    "guarded_step",
-    "hook",
-    "hooked",
-    "is_recorded_eagerly",
-    "join_outputs",
-    "let_outputs_be_arrays",
-    "plain_function",
-    "unhook",
-    "unrecorded",
-    "without_optionals",
-]
 
 _MARK = "_fitroom"
 
@@ -64,7 +46,7 @@ def _forget_functions(model: Any) -> None:
 
 def hooked(model: Any) -> Any | None:
     """The guard that is on the model."""
-    return model.__dict__.get(_MARK)
+    return getattr(model, "__dict__", {}).get(_MARK)
 
 
 def plain_function(model: Any, name: str) -> Callable[[Any], Any]:
@@ -87,17 +69,6 @@ def without_optionals(data: Any) -> Any:
     return tf.nest.map_structure(present, data)
 
 
-def join_outputs(outputs: list[Any]) -> Any:
-    """The outputs of several batches, one after the other."""
-    import numpy as np
-    import tensorflow as tf
-
-    def join(*leaves: Any) -> Any:
-        return np.concatenate(leaves) if isinstance(leaves[0], np.ndarray) else tf.concat(leaves, 0)
-
-    return tf.nest.map_structure(join, *outputs)
-
-
 def let_outputs_be_arrays() -> None:
     """Have Keras' `predict` take arrays as a model's outputs, too: as tensors it would join them on the device."""
     import numpy as np
@@ -117,7 +88,7 @@ def let_outputs_be_arrays() -> None:
     def convert_to_np_if_not_ragged(output: Any) -> Any:
         return output if isinstance(output, np.ndarray) else convert(output)
 
-    potentially_ragged_concat.takes_arrays = True  # type: ignore[attr-defined]
+    potentially_ragged_concat.takes_arrays = True  # type: ignore[attr-defined] # a mark on a function
     trainer.potentially_ragged_concat = potentially_ragged_concat
     trainer.convert_to_np_if_not_ragged = convert_to_np_if_not_ragged
 

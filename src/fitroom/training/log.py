@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -11,9 +12,14 @@ from fitroom.training.summary import closing_line
 
 
 class Log:
-    """Events as they happen; also in the Record that `FITROOM_RECORD` names."""
+    """Events as they happen; also in the Record that `FITROOM_RECORD` names.
 
-    def __init__(self) -> None:
+    Args:
+        says_at_exit: whether to say the closing line when Python ends: nothing else tells when a loop is over.
+    """
+
+    def __init__(self, *, says_at_exit: bool = False) -> None:
+        self.says_at_exit = says_at_exit
         self.events: list[Event] = []
         self._said = 0
         path = os.environ.get("FITROOM_RECORD")
@@ -21,6 +27,8 @@ class Log:
 
     def tell(self, kind: str, **data: Scalar) -> None:
         """Take an event into the record."""
+        if self.says_at_exit and not self.events:
+            atexit.register(self.say)
         event = self._file.append(kind, **data) if self._file else Event.now(kind, **data)
         self.events.append(event)
 

@@ -38,5 +38,5 @@ def _guarding(name: str, plain: Any) -> Any:
             return plain(model, *args, **kwargs)
         return getattr(guard(model), name)(*args, **kwargs)
 
-    method.unguarded = plain  # type: ignore[attr-defined]
+    method.unguarded = plain  # type: ignore[attr-defined] # a mark on a function
     return method

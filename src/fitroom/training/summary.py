@@ -31,6 +31,9 @@ def closing_line(events: Sequence[Event]) -> str | None:
             parts.append("random layers drew other numbers of the same distribution")
     if any(event.kind == "leaner_update" for event in events):
         parts.append("large weights were updated some rows at a time")
-    if ooms and not rungs:
+    redrawn = sorted({str(event.data["redrawn"]) for event in ooms if event.data.get("redrawn")})
+    if redrawn:
+        parts.append(f"random operations that keep their state to themselves drew other numbers ({redrawn[0]})")
+    elif ooms and not rungs:
         parts.append("the result is exactly that of plain fit")
     return "fitroom: " + "; ".join(parts) + "."

@@ -1,0 +1,99 @@
+"""One pass over the slices of a batch, in a step that Keras did not write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from fitroom.steps.accumulators import Accumulators
+from fitroom.steps.compiled import Compiled
+from fitroom.steps.held import Held
+from fitroom.steps.probe import Verdict
+from fitroom.steps.sites import Capture
+from fitroom.steps.state import State
+
+if TYPE_CHECKING:
+    from fitroom.steps.own_step import OwnStep
+
+
+@dataclass
+class Taken:
+    """What the slices of a pass gave, slice by slice."""
+
+    bounds: list[tuple[int, int]] = field(default_factory=list)
+    results: list[list[Any]] = field(default_factory=list)
+    held: list[list[Any]] = field(default_factory=list)
+    sparse: list[list[Any]] = field(default_factory=list)
+
+
+class SlicePass:
+    """All slices once; one site adds up its gradients.
+
+    Args:
+        step: whose slices.
+        number: which site, counted from 0; after the last one, none.
+    """
+
+    def __init__(self, step: OwnStep, number: int) -> None:
+        self.step = step
+        self.number = number
+        self.held_metrics: list[Any] = []  # those whose values were held back
+        self._compiled = Compiled(self._slice, jit_compile=step.jit_compile, eager=step.eager)
+        self._accumulators: Accumulators | None = None
+        if number < len(step.sites):
+            site = step.sites[number]
+            self._accumulators = Accumulators(site.variables, site.kinds)
+
+    def run(
+        self,
+        data: Any,
+        bounds: Iterable[tuple[int, int]],
+        verdict: Verdict,
+        known: list[list[Any]],
+        old: tuple[State, list[Any]] | None,
+    ) -> Taken:
+        """Run the slices, each from the `old` weights, with what the sites before this one are `known` to lead to."""
+        step, samples = self.step, self.step.samples(data)
+        if self._accumulators is not None:
+            self._accumulators.clear()
+        at_first = verdict.once.read()  # to happen once, not in every slice
+        is_sum = self.number < len(verdict.sites) and verdict.sites[self.number] == "sum"
+        taken = Taken()
+        for start, stop in bounds:
+            if taken.bounds:
+                verdict.once.write(at_first)
+            if old is not None:
+                old[0].write(old[1])
+            share = 1.0 if is_sum else (stop - start) / samples
+            part = step.cut(data, start, stop)
+            arguments = (part, tf.constant(share, tf.float32), known)
+            if not step.eager:
+                self._compiled.concrete(arguments, like=(step.relaxed(part), *arguments[1:]))
+            results, held, sparse = self._compiled(*arguments)
+            taken.bounds.append((start, stop))
+            taken.results.append(list(results))
+            taken.held.append(list(held))
+            taken.sparse.append(list(sparse))
+        return taken
+
+    def gradients(self, taken: Taken) -> list[Any]:
+        """The site's gradients over all slices."""
+        return [] if self._accumulators is None else self._accumulators.total(taken.sparse)
+
+    def _slice(self, part: Any, share: Any, known: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        held = Held()
+        with Capture(known).active() as capture, held.active():
+            result = self.step.function(part)
+        gradients = capture.gradients[self.number] if self._accumulators is not None else []
+        sparse = self._accumulators.add(gradients, share) if self._accumulators is not None else []
+        self.held_metrics = held.metrics
+        leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(result) if is_tensor(leaf)]
+        return leaves, held.values, sparse
+
+
+def is_tensor(leaf: Any) -> bool:
+    """Whether a leaf of a step's result is one to put together."""
+    return isinstance(leaf, (tf.Tensor, tf.Variable))
