@@ -156,7 +156,7 @@ def test_wrong_use_is_told_at_once(options: dict[str, Any], words: str) -> None:
 
 
 def test_a_step_that_is_no_function_is_told_at_once() -> None:
-    with pytest.raises(UsageError, match="takes a function. Received: 3"):
+    with pytest.raises(UsageError, match="takes a function"):
         fitroom.step(3)
 
 
