@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
-from tensorflow.python.framework import auto_control_deps_utils
+from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
+from tensorflow.python.framework import auto_control_deps_utils, func_graph
+from tensorflow.python.ops import handle_data_util
+
+from fitroom.steps.replacing import replaced
+
+_KEPT_ATTRIBUTES = ("_XlaMustCompile", "api_implements", "api_preferred_device")
 
 
 def is_function(value: Any) -> bool:
@@ -81,3 +89,63 @@ def flat_tensors(values: Any) -> list[Any]:
     """The tensors in nested values, in the order in which a concrete function takes them."""
     leaves = tf.nest.flatten(values, expand_composites=True)
     return [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
+
+
+@dataclass(frozen=True)
+class Span:
+    """The operations of a graph that one call of a tape's `gradient` made, by their places."""
+
+    graph: Any
+    start: int
+    stop: int
+
+
+@contextmanager
+def watched_gradients() -> Iterator[list[Span]]:
+    """Note, while something is traced, where its ways back are."""
+    plain = tf.GradientTape.gradient
+    found: list[Span] = []
+
+    def gradient(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly():
+            return plain(self, *args, **kwargs)
+        graph = tf.compat.v1.get_default_graph()
+        start = len(graph.get_operations())
+        result = plain(self, *args, **kwargs)
+        found.append(Span(graph, start, len(graph.get_operations())))
+        return result
+
+    with replaced([(tf.GradientTape, "gradient", gradient)]):
+        yield found
+
+
+def changed_function(function: Any, definition: Any, also_run: list[str]) -> Any:
+    """The concrete function with another graph: `definition` has its inputs and outputs by their names, and more."""
+    old = function.graph
+    new = func_graph.FuncGraph(f"{old.name}_changed")
+    given = {tensor.op.name for tensor in old.inputs}
+    rest = type(definition)()
+    rest.CopyFrom(definition)
+    del rest.node[:]
+    rest.node.extend(node for node in definition.node if node.name not in given)
+    with new.as_default():
+        inputs = []
+        for place, tensor in enumerate(old.inputs):
+            # A name with slashes would take the names of the operations before the slash.
+            stand_in = tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=f"fitroom_input_{place}")
+            handle_data_util.copy_handle_data(tensor, stand_in)  # a variable's shape
+            inputs.append(stand_in)
+        named = {tensor.name: stand_in for tensor, stand_in in zip(old.inputs, inputs, strict=True)}
+        used = {name.partition(":")[0] for node in rest.node for name in node.input}
+        mapped = {name: stand_in for name, stand_in in named.items() if name.partition(":")[0] in used}
+        tf.graph_util.import_graph_def(rest, input_map=mapped, name="")
+    new.outputs = [named[one.name] if one.name in named else new.get_tensor_by_name(one.name) for one in old.outputs]
+    run = [*(one.name for one in old.control_outputs), *also_run]
+    new.control_outputs = [new.get_operation_by_name(name) for name in run]
+    for external, internal in old.captures:
+        new.add_capture(external, named[internal.name])
+    new.inputs = inputs  # captures among them, where they were
+    new.variables = old.variables
+    new.structured_outputs, new.structured_input_signature = old.structured_outputs, old.structured_input_signature
+    attributes = {name: value for name, value in function.function_def.attr.items() if name in _KEPT_ATTRIBUTES}
+    return concrete_function.ConcreteFunction.from_func_graph(new, function.function_type, attributes)

@@ -17,6 +17,7 @@ from fitroom.steps import graph_seams, keras_seams, random_seams
 from fitroom.steps.accumulators import Accumulators, kind_of
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.losses import ExtraKind, Tally, weighed
+from fitroom.steps.recomputation import Recomputation
 from fitroom.steps.replacing import instead
 from fitroom.steps.sites import Unsupported
 from fitroom.steps.state import State, native
@@ -25,9 +26,15 @@ MOST_LOSSES = 32  # the totals of a batch's losses have one shape, whatever the 
 
 
 class KerasPass:
-    """A compiled model's training or evaluation step over one batch."""
+    """A compiled model's training or evaluation step over one batch.
 
-    def __init__(self, model: Any, *, trains: bool = True) -> None:
+    Args:
+        model: compiled.
+        trains: whether this is the training step.
+        recomputation: what to compute again on the way back.
+    """
+
+    def __init__(self, model: Any, *, trains: bool = True, recomputation: Recomputation | None = None) -> None:
         self.model = model
         self.trains = trains
         self.step = model.train_step if trains else model.test_step
@@ -37,8 +44,8 @@ class KerasPass:
         self.kinds: list[str] = []  # dense, sparse or none: each one's gradient
         self.extras: Sequence[ExtraKind] = ()
         options = {"jit_compile": bool(model.jit_compile), "eager": bool(model.run_eagerly)}
-        self._whole = Compiled(self._whole_step, **options)
-        self._slice = Compiled(self._slice_step, **options)
+        self._whole = Compiled(self._whole_step, **options, change=recomputation)
+        self._slice = Compiled(self._slice_step, **options, change=recomputation)
         self._count = Compiled(self._count_step)
         self._finish = Compiled(self._finish_step, eager=bool(model.run_eagerly))
         self._accumulators: Accumulators | None = None
@@ -54,6 +61,13 @@ class KerasPass:
         """Trace the whole step for what the data is `like`, if that has not been done."""
         if not self._whole.eager:
             self._whole.concrete((data,), like=None if like is None else (like,))
+
+    def look(self, data: Any, like: Any = None) -> None:
+        """Trace the whole step also where it runs eagerly: a gradient's kind shows when it is there."""
+        if self._whole.eager:
+            tf.function(self._whole_step).get_concrete_function(data)
+        else:
+            self.trace(data, like)
 
     def whole(self, data: Any) -> tuple[Any, list[Any]]:
         """The logs and the gradients of the whole batch."""
@@ -74,10 +88,7 @@ class KerasPass:
     def begin(self, data: Any) -> None:
         """Make the accumulators ready for a new batch."""
         if self.trains and not self.kinds:
-            if self._whole.eager:
-                self._learn_kinds(data)
-            else:
-                self.trace(data)
+            self.look(data)
         if self._accumulators is None:
             with self.strategy.scope():
                 self._accumulators = Accumulators(self.variables, self.kinds)
@@ -213,10 +224,6 @@ class KerasPass:
         if taken is None:
             raise Unsupported("The training step does not apply gradients through the model's optimizer")
         return taken
-
-    def _learn_kinds(self, data: Any) -> None:
-        """Eagerly, a gradient's kind is known only when it is there: trace the step once, without running it."""
-        tf.function(self._whole_step).get_concrete_function(data)
 
 
 def _first(data: Any) -> Any:

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from fitroom.steps import extras, mixing, probe, slicing
+from fitroom.steps.activations import bytes_of
 from fitroom.steps.keras_pass import KerasPass
-from fitroom.steps.state import State
+from fitroom.steps.recomputation import Chooser, Recomputation, Saving
+from fitroom.steps.state import State, native
 from fitroom.steps.step import Phase, Step
 from fitroom.steps.uninterrupted import uninterrupted
 from fitroom.steps.update import Update
@@ -71,6 +73,19 @@ class KerasStep(Step):
 
     def tighten(self) -> bool:
         return self._update is not None and self._update.tighten()
+
+    def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
+        if not self.trains or self.model.run_eagerly:
+            return None
+        recomputation = Recomputation(choose, samples=self.samples(data), xla=bool(self.model.jit_compile))
+        passes = KerasPass(self.model, recomputation=recomputation)
+        passes.trace(data, like)
+        if recomputation.saving is not None:
+            self.passes, self._like, self._ready_to_slice = passes, like, False
+        return recomputation.saving
+
+    def gradient_bytes(self) -> int:
+        return sum(map(bytes_of, native(self.passes.variables)))
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         if self._obstacles is None:

@@ -17,8 +17,10 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom.steps import graph_seams, mixing, probe, random_seams, slicing
+from fitroom.steps.activations import bytes_of
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.held import assemble
+from fitroom.steps.recomputation import Chooser, Recomputation, Saving
 from fitroom.steps.sites import Capture, Site, Unsupported
 from fitroom.steps.slice_pass import SlicePass, Taken, is_tensor
 from fitroom.steps.state import State, native
@@ -69,10 +71,8 @@ class OwnStep(Step):
         self.sites: list[Site] = []
         self._structural = obstacles
         self._eager_state = eager_state
-        self._captured = Compiled(self._captured_step, jit_compile=jit_compile, eager=eager)
-        self._as_is = Compiled(function, jit_compile=jit_compile, eager=eager)
-        self._slices: dict[int, SlicePass] = {}
         self._updates: dict[int, Update] = {}
+        self._compile()
         self._looks_back = False
         self._traced = False
         self._hidden_random: set[str] = set()
@@ -86,6 +86,13 @@ class OwnStep(Step):
         self._held: list[Any] = []
         self._finish = Compiled(self._finish_step, eager=eager)
         self._template: Any = None
+
+    def _compile(self, recomputation: Recomputation | None = None) -> None:
+        options = {"jit_compile": self.jit_compile, "eager": self.eager}
+        self._captured = Compiled(self._captured_step, **options, change=recomputation)
+        self._as_is = Compiled(self.function, **options, change=recomputation)
+        self._slices: dict[int, SlicePass] = {}
+        self._recomputation = recomputation
 
     # --- what kind of step it is -----------------------------------------------------------------------------------
 
@@ -248,7 +255,7 @@ class OwnStep(Step):
 
     def _pass(self, number: int) -> SlicePass:
         if number not in self._slices:
-            self._slices[number] = SlicePass(self, number)
+            self._slices[number] = SlicePass(self, number, self._recomputation)
         return self._slices[number]
 
     def _results(self, last: SlicePass, taken: Taken, verdict: probe.Verdict) -> Any:
@@ -283,6 +290,22 @@ class OwnStep(Step):
 
     def tighten(self) -> bool:
         return sum(update.tighten() for update in self._updates.values()) > 0
+
+    def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
+        if not self.trains or self.eager:
+            return None
+        recomputation = Recomputation(choose, samples=self.samples(data), xla=self.jit_compile)
+        self._compile(recomputation)
+        if self._traced and not self.is_deferred:
+            self._as_is.concrete((data,), like=None if like is None else (like,))
+        else:
+            self.trace(data, like)
+        if recomputation.saving is None:
+            self._compile()
+        return recomputation.saving
+
+    def gradient_bytes(self) -> int:
+        return sum(map(bytes_of, self._weights.variables))
 
     def _remember(self) -> None:
         self._before = self.small, self.small.read()

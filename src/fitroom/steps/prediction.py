@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from fitroom.steps import graph_seams, keras_seams, mixing, slicing
 from fitroom.steps.compiled import Compiled, any_batch
+from fitroom.steps.recomputation import Chooser, Saving
 from fitroom.steps.state import State
 from fitroom.steps.step import Phase, Step
 
@@ -27,7 +28,7 @@ class Prediction(Step):
     def __init__(self, model: Any, *, brings_home: bool) -> None:
         self.model = model
         self.brings_home = brings_home
-        options = {"jit_compile": bool(model.jit_compile), "eager": bool(model.run_eagerly)}
+        options: dict[str, Any] = {"jit_compile": bool(model.jit_compile), "eager": bool(model.run_eagerly)}
         self._step = Compiled(self._predict, **options)
         self._writes: dict[int, State] = {}  # by function: prediction writes nothing, unless a layer does
         self._before: tuple[State, list[Any]] | None = None
@@ -71,6 +72,12 @@ class Prediction(Step):
 
     def tighten(self) -> bool:
         return False
+
+    def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
+        return None
+
+    def gradient_bytes(self) -> int:
+        return 0
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         if self._obstacles is None:

@@ -72,11 +72,11 @@ def is_seed(variable: Any) -> bool:
 
 
 # Random operations that keep their state inside the kernel, where nobody can put it back.
-_HIDDEN_STATE = {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial",
-                 "RandomShuffle", "RandomGammaV2", "RandomPoissonV2", "ParameterizedTruncatedNormal"}  # fmt: skip
+HIDDEN_STATE = {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial",
+                "RandomShuffle", "RandomGammaV2", "RandomPoissonV2", "ParameterizedTruncatedNormal"}  # fmt: skip
 
 
 def hidden_random_operations(function: Any) -> set[str]:
     """The kinds of random operations in a concrete function whose state cannot be put back."""
     graphs = [function.graph, *(f.graph for f in function.graph._functions.values() if hasattr(f, "graph"))]
-    return {op.type for graph in graphs for op in graph.get_operations() if op.type in _HIDDEN_STATE}
+    return {op.type for graph in graphs for op in graph.get_operations() if op.type in HIDDEN_STATE}

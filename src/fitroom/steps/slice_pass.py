@@ -12,6 +12,7 @@ from fitroom.steps.accumulators import Accumulators
 from fitroom.steps.compiled import Compiled
 from fitroom.steps.held import Held
 from fitroom.steps.probe import Verdict
+from fitroom.steps.recomputation import Recomputation
 from fitroom.steps.sites import Capture
 from fitroom.steps.state import State
 
@@ -35,13 +36,15 @@ class SlicePass:
     Args:
         step: whose slices.
         number: which site, counted from 0; after the last one, none.
+        recomputation: what to compute again on the way back.
     """
 
-    def __init__(self, step: OwnStep, number: int) -> None:
+    def __init__(self, step: OwnStep, number: int, recomputation: Recomputation | None = None) -> None:
         self.step = step
         self.number = number
         self.held_metrics: list[Any] = []  # those whose values were held back
-        self._compiled = Compiled(self._slice, jit_compile=step.jit_compile, eager=step.eager)
+        options = {"jit_compile": step.jit_compile, "eager": step.eager}
+        self._compiled = Compiled(self._slice, **options, change=recomputation)
         self._accumulators: Accumulators | None = None
         if number < len(step.sites):
             site = step.sites[number]

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 from fitroom.errors import UsageError
 from fitroom.steps import slicing
 from fitroom.steps.mixing import Obstacle
+from fitroom.steps.recomputation import Chooser, Saving
 
 Phase = Literal["gradients", "update"]
 
@@ -41,6 +42,12 @@ class Step(Protocol):
 
     def tighten(self) -> bool:
         """After an update that ran out: take less for it from now on. False where nothing is left to save."""
+
+    def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
+        """Compute activations again on the way back from now on. None where nothing can be, or there is no way back."""
+
+    def gradient_bytes(self) -> int:
+        """What the gradients take, all of them; 0 until that is known."""
 
     def obstacles(self, data: Any) -> list[Obstacle]:
         """Why slices would not give what the whole batch gives. May run a few samples to find out."""

@@ -106,7 +106,7 @@ class _Unit:
 class _Whole(_Unit):
     """All of the optimizer's `apply`, as it is."""
 
-    def __init__(self, optimizer: Any, variables: list[Any], strategy: Any, options: dict[str, bool]) -> None:
+    def __init__(self, optimizer: Any, variables: list[Any], strategy: Any, options: dict[str, Any]) -> None:
         self._state: State | None = None
 
         def apply(gradients: list[Any]) -> None:

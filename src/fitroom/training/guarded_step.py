@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,14 +13,15 @@ from fitroom import oom
 from fitroom.core import Plan
 from fitroom.core.noun import Scalar
 from fitroom.devices.meter import Meter
-from fitroom.remedies import micro_batch
-from fitroom.steps import slicing
+from fitroom.remedies import micro_batch, recompute
+from fitroom.steps import cutting, slicing
 from fitroom.steps.mixing import Obstacle
+from fitroom.steps.recomputation import Chooser, Saving
 from fitroom.steps.step import Step
 from fitroom.training import keras_seams
 from fitroom.training.does_not_fit import DoesNotFit
 from fitroom.training.remembered import Remembered
-from fitroom.training.rungs import Sizes
+from fitroom.training.rungs import MARGIN, Sizes
 from fitroom.units import format_bytes
 
 _TRIES = 3  # failures in a row with nothing smaller left to try
@@ -57,13 +59,17 @@ class GuardedStep:
         self.sizes: dict[int, Sizes] = {}
         planned = plan.setting(micro_batch.NAME)
         self.slices = planned if isinstance(planned, int) else 1
+        self.recomputes = plan.setting(recompute.NAME)  # as planned, or as found needed; None where it does not
         self._largest = 1  # the largest slice of the attempt under way
         self._told: set[int] = set()  # the sizes that were told of
         self._failures = 0  # in a row
+        self._is_first = True
 
     def __call__(self, data: Any, like: Any = None) -> Any:
         """Run one batch and return its result; `like` is what plain Keras would trace its step for."""
         data = tf.nest.map_structure(lambda leaf: leaf if leaf is None else _tensor(leaf), data)
+        if self._is_first:
+            self._begin(data, like)
         sizes = self._sizes(data)
         while True:
             found: oom.Exhaustion | None = None
@@ -78,7 +84,15 @@ class GuardedStep:
             # Out of the block: the failing frames, and what they held, are gone.
             self.step.roll_back()
             gc.collect()
-            self._next_rung(data, sizes, found)
+            self._next_rung(data, like, sizes, found)
+
+    def _begin(self, data: Any, like: Any) -> None:
+        """Before the first batch: recompute where that is planned, or was needed in an earlier run."""
+        self._is_first = False
+        if self.recomputes is None and self.remembered is not None:
+            self.recomputes = self.remembered.read_recompute()
+        if self.recomputes is not None and self._recompute(data, like, cutting.chooser(self.recomputes)) is None:
+            self.tell("not_recomputed", reason="the step runs eagerly, or has nothing to compute again")
 
     # --- one attempt -----------------------------------------------------------------------------------------------
 
@@ -114,7 +128,7 @@ class GuardedStep:
 
     # --- after a failure -------------------------------------------------------------------------------------------
 
-    def _next_rung(self, data: Any, sizes: Sizes, found: oom.Exhaustion) -> None:
+    def _next_rung(self, data: Any, like: Any, sizes: Sizes, found: oom.Exhaustion) -> None:
         samples, phase = self.step.samples(data), self.step.phase
         failed = samples if sizes.size is None else self._largest
         told: dict[str, Scalar] = {"phase": phase, "samples": failed, "wanted_bytes": found.wanted_bytes}
@@ -129,17 +143,47 @@ class GuardedStep:
             if self._failures >= (2 if found.wanted_bytes is not None else _TRIES):
                 raise self._does_not_fit("The optimizer's update does not fit", found)
             return
+        obstacles = self.step.obstacles(data) if failed > 1 else []
+        # Slices cost less time, where they are exact and there is something to cut.
+        if (obstacles or failed <= 1) and self._recompute_more(data, like):
+            self._failures = 0
+            return
         if not samples:
             raise self._does_not_fit("The batch does not fit, and has no batch axis to cut along", found)
         if failed <= 1:
             if hopeless:
                 raise self._does_not_fit("A single sample does not fit", found)
             return
-        obstacles = self._obstacles(data)
-        if obstacles:
-            raise self._refusal(obstacles, samples)
+        refused = self._refused(obstacles)
+        if refused:
+            raise self._refusal(refused, samples)
         sizes.failed(failed)
         self._failures = 0
+
+    def _recompute_more(self, data: Any, like: Any) -> bool:
+        """Have activations computed again, as few as should do; where that did not do, as many as can be."""
+        if self.recomputes == recompute.HIGH:
+            return False
+        choose = cutting.chooser(recompute.HIGH)
+        if self.recomputes is None and self.meter is not None:
+            free = self.meter.limit - self.meter.current() - self.step.gradient_bytes()
+            choose = functools.partial(cutting.fewer, goal=int(free / MARGIN))
+        saving = self._recompute(data, like, choose)
+        if saving is None:
+            self.recomputes = recompute.HIGH  # and is no way out
+            return False
+        self.recomputes = recompute.HIGH if self.recomputes is not None or self.meter is None else saving.kept
+        if self.remembered is not None:
+            self.remembered.write_recompute(self.recomputes)
+        return True
+
+    def _recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
+        """Have activations computed again from now on."""
+        saving = self.step.recompute(data, like, choose)
+        if saving is not None:
+            told: dict[str, Scalar] = {"plain_bytes": saving.plain, "kept_bytes": saving.kept, "parts": saving.parts}
+            self.tell("rung", remedy=recompute.NAME, **told, time_factor=round(saving.time_factor, 2), exact=True)
+        return saving
 
     def _tell_rung(self, data: Any, sizes: Sizes) -> None:
         """Tell of the size in force, once it is known and new, and remember it for the next run."""
@@ -158,9 +202,8 @@ class GuardedStep:
         if self.remembered is not None and self.slices == 1:
             self.remembered.write(self.step.samples(data), sizes.size)
 
-    def _obstacles(self, data: Any) -> list[Obstacle]:
+    def _refused(self, found: list[Obstacle]) -> list[Obstacle]:
         """What stands against slicing, and is not allowed."""
-        found = self.step.obstacles(data)
         return [one for one in found if not (one.can_be_allowed and micro_batch.NAME in self.allow)]
 
     def _refusal(self, obstacles: list[Obstacle], samples: int) -> DoesNotFit:
@@ -198,14 +241,15 @@ class GuardedStep:
             sizes = Sizes()
             if self.slices > 1:
                 sizes.size = max(1, -(-samples // self.slices))
-                if self._obstacles(data):
-                    raise self._refusal(self._obstacles(data), samples)
+                refused = self._refused(self.step.obstacles(data))
+                if refused:
+                    raise self._refusal(refused, samples)
             elif known is not None and known.size is not None:
                 # Another batch size (the last of an epoch, most often): what was learned holds for its slices.
                 sizes = known
             elif self.remembered is not None:
                 size = self.remembered.read(samples)
-                if size is not None and not self._obstacles(data):
+                if size is not None and not self._refused(self.step.obstacles(data)):
                     sizes.size = size
             self.sizes[samples] = sizes
         return self.sizes[samples]

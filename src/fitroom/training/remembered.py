@@ -16,6 +16,7 @@ from typing import Any
 
 import fitroom
 from fitroom.devices.meter import Meter
+from fitroom.remedies import recompute
 
 OFF = ("off", "0", "no", "false")
 
@@ -51,13 +52,26 @@ class Remembered:
         size = self._load().get(str(samples))
         return size if isinstance(size, int) and 1 <= size < samples else None
 
+    def read_recompute(self) -> int | str | None:
+        """The setting with which activations were computed again; None where that was not needed."""
+        setting = self._load().get(recompute.NAME)
+        return setting if setting == recompute.HIGH or (isinstance(setting, int) and setting > 0) else None
+
     def write(self, samples: int, size: int) -> None:
-        """Remember a size. Where that cannot be done (a full disk, a folder that is not ours), nothing is."""
+        """Remember a size."""
+        self._add({str(samples): size})
+
+    def write_recompute(self, setting: int | str) -> None:
+        """Remember that activations had to be computed again."""
+        self._add({recompute.NAME: setting})
+
+    def _add(self, facts: dict[str, object]) -> None:
+        """Keep more facts. Where that cannot be done (a full disk, a folder that is not ours), nothing is."""
         if self._path is None:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({**self._load(), str(samples): size})
+            text = json.dumps({**self._load(), **facts})
             temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
             temporary.write_text(text)
             temporary.replace(self._path)

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fitroom.core import Event
+from fitroom.remedies import micro_batch, recompute
 
 
 def closing_line(events: Sequence[Event]) -> str | None:
     """One line about a training; None where nothing happened that a user should know."""
     ooms = [event for event in events if event.kind == "oom"]
-    rungs = [event for event in events if event.kind == "rung"]
-    if not ooms and not rungs:
+    rungs = [event for event in events if event.kind == "rung" and event.data["remedy"] == micro_batch.NAME]
+    again = [event for event in events if event.kind == "rung" and event.data["remedy"] == recompute.NAME]
+    refused = [event for event in events if event.kind == "not_recomputed"]
+    if not (ooms or rungs or again or refused):
         return None
     parts = []
     if ooms:
         times = "once" if len(ooms) == 1 else f"{len(ooms)} times"
         parts.append(f"ran out of memory {times} and lost nothing")
+    if again:
+        parts.append("activations were computed again instead of kept, which keeps the math and takes more time")
+    if refused:
+        parts.append(f"activations were kept: {refused[-1].data['reason']}")
     if rungs:
         last = rungs[-1].data
         since = [event for event in rungs if not ooms or event.time >= ooms[-1].time] or rungs[-1:]

@@ -1,0 +1,52 @@
+"""What an operation of a traced step takes: bytes for what it makes, work to make it again."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+# The same numbers under another name: nothing is copied.
+ALIASES = frozenset(
+    ["Identity", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "CheckNumerics", "PreventGradient"]
+)
+_WORK_PER_ELEMENT = 20.0  # of operations that do little with each number: what they read and write is what costs
+
+
+def bytes_of(tensor: Any, samples: int = 1) -> int:
+    """What a tensor takes; where its first side is not known, that is the batch, or goes with it."""
+    if tensor.dtype in (tf.resource, tf.variant, tf.string):
+        return 0
+    return int(elements(tensor, samples) * tensor.dtype.size)
+
+
+def elements(tensor: Any, samples: int) -> float:
+    """How many numbers a tensor has."""
+    if tensor.shape.rank is None:
+        return float(samples)
+    first = [samples if size is None else size for size in tensor.shape[:1]]
+    return float(math.prod([*first, *(size or 1 for size in tensor.shape[1:])]))
+
+
+def work_of(operation: Any, samples: int) -> float:
+    """About how many arithmetic operations it takes."""
+    if not operation.outputs:
+        return 0.0
+    made = elements(operation.outputs[0], samples)
+    kind = operation.type
+    if kind in ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput"):
+        weights = elements(operation.inputs[1], 1)
+        last = operation.inputs[1].shape[-1] or 1
+        if kind == "DepthwiseConv2dNative":
+            return 2 * made * weights / ((operation.inputs[1].shape[-2] or 1) * last)
+        if kind == "Conv2DBackpropInput":
+            return 2 * elements(operation.inputs[2], samples) * weights / last
+        return 2 * made * weights / last
+    if "MatMul" in kind:
+        return 2 * made * float(operation.inputs[0].shape[-1] or 1)
+    if kind == "Einsum" and len(operation.inputs) > 1:
+        # Each side of the product is in two of the three: a matrix product of n by k by m has nk, km and nm numbers.
+        first, second = (elements(one, samples) for one in operation.inputs[:2])
+        return 2 * math.sqrt(first * second * made)
+    return _WORK_PER_ELEMENT * made
