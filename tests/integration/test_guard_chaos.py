@@ -139,7 +139,7 @@ def test_faults_in_a_function_by_hand(compiled: bool | None, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("share", [0.5, 0.65, 0.8])
+@pytest.mark.parametrize("share", [0.6, 0.7, 0.85])
 def test_real_budgets(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     repeats = 16384 // len(LABELS)
     x, y = np.concatenate([MODELS[name][1]] * repeats), np.concatenate([LABELS] * repeats)

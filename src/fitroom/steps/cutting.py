@@ -1,10 +1,11 @@
-"""Where to cut a model into parts, and which of them to compute again: the most saving for the least time.
+"""Where to cut a way forth into parts, and which of them to compute again: the most saving for the least time.
 
-A model's call is a row of pieces, in the order in which they run. Plain training keeps, from the way forth to the way
-back, what every piece's gradient needs. A part that is computed again keeps its inputs only; what its pieces keep comes
-to life once more on the way back, while the other parts' is not there. So the peak is
+A way forth is a row of pieces, in the order in which they run. Plain training keeps, from there to the way back, what
+every piece's gradient needs. A part that is computed again keeps only what goes on to other parts; what its pieces keep
+comes to life once more when the way back reaches it, and by then what was kept behind it is gone. So the peak is
 
-    inputs of the parts that are computed again + what the others keep + the largest of the parts
+    the largest, over all parts, of what the parts up to it hold, what comes to life inside it, the gradients of the
+    weights from there on, and what the way back works with
 
 and the last part is never worth computing again: the way back starts there.
 """
@@ -14,9 +15,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-_CEILINGS = 12  # how many sizes of the largest part are tried
+_CEILINGS = 24  # how many peaks are aimed at
+_WORKING = 2  # the way back works with so many tensors as large as the largest of a part
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,14 @@ class Piece:
         uses: the numbers of the tensors that it takes.
         keeps: what the gradient needs of what is made here, by number, with its bytes: tensors, or what is inside.
         work: about how many operations it takes.
+        weights: the bytes of the weights that it uses: their gradients are there from here on.
     """
 
     makes: dict[int, int]
     uses: frozenset[int]
     keeps: dict[int, int]
     work: float
+    weights: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Cut:
 
     Attributes:
         parts: all pieces, in order.
-        kept: bytes of activations at the peak.
+        kept: bytes of activations and gradients at the peak.
         work: of what is computed again, as a share of one way forth.
     """
 
@@ -103,29 +107,27 @@ def chooser(setting: int | str) -> Callable[[Sequence[Piece]], Cut]:
     return {"high": most, "low": half}[setting]
 
 
-@dataclass
 class Row:
     """Pieces in their order, and what cutting them comes to."""
 
-    pieces: Sequence[Piece]
-    total_work: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._last_use = {one: index for index, piece in enumerate(self.pieces) for one in piece.uses}
-        self._made_in = {one: index for index, piece in enumerate(self.pieces) for one in piece.makes}
-        self._bytes = {one: size for piece in self.pieces for one, size in piece.makes.items()}
-        self._inside = [0, *itertools.accumulate(sum(piece.keeps.values()) for piece in self.pieces)]
-        self._work = [0.0, *itertools.accumulate(piece.work for piece in self.pieces)]
-        self.total_work = self._work[-1] or 1.0
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+        self._last_use = {one: index for index, piece in enumerate(pieces) for one in piece.uses}
+        self._inside = [0, *itertools.accumulate(sum(piece.keeps.values()) for piece in pieces)]
+        self._work = [0.0, *itertools.accumulate(piece.work for piece in pieces)]
+        self._weights = [0, *itertools.accumulate(piece.weights for piece in pieces)]
+        self._largest = [max(piece.makes.values(), default=0) for piece in pieces]
 
     def candidates(self) -> list[Cut]:
-        """Cuts with ever larger parts, all of them recomputed but for the last."""
+        """Cuts with ever lower peaks, as far as they go; all parts computed again but the last that keeps anything."""
         found = [self.cut([(0, len(self.pieces))], set())]
-        smallest = max(max(sum(piece.keeps.values()) for piece in self.pieces), 1)
-        step = (max(self._inside[-1], smallest) / smallest) ** (1 / (_CEILINGS - 1))
-        for number in range(_CEILINGS):
-            spans = list(itertools.pairwise(self._edges(smallest * step**number)))
-            found.append(self.cut(spans, set(spans[:-1])))
+        for number in range(1, _CEILINGS):
+            edges = self._edges(found[0].kept * (1 - number / _CEILINGS))
+            if edges is None:
+                break
+            spans = list(itertools.pairwise(edges))
+            last = max(index for index, span in enumerate(spans) if self._saved(*span) or not index)
+            found.append(self.cut(spans, set(spans[:last])))
         return found
 
     def relieved(self, cut: Cut, goal: int) -> Cut:
@@ -141,33 +143,29 @@ class Row:
 
     def cut(self, spans: list[tuple[int, int]], again: set[tuple[int, int]]) -> Cut:
         """What it comes to."""
-        held: dict[int, int] = {}
+        held = peak = 0
         for start, stop in spans:
-            if (start, stop) in again:
-                held.update((one, self._bytes.get(one, 0)) for one in self._inputs(start, stop))
-                held.update(self._needed_behind(start, stop))
-            else:
-                for piece in self.pieces[start:stop]:
-                    held.update(piece.keeps)
-        back = [
-            sum(size for piece in self.pieces[start:stop] for one, size in piece.keeps.items() if one not in held)
-            for start, stop in again
-        ]
+            inside, onward = self._kept(start, stop)
+            held += onward
+            besides = self._weights[-1] - self._weights[start] + _WORKING * max(self._largest[start:stop])
+            peak = max(peak, held + inside + besides)
+            if (start, stop) not in again:
+                held += inside
         return Cut(
             parts=tuple(Part(start, stop, (start, stop) in again) for start, stop in spans),
-            kept=sum(held.values()) + max(back, default=0),
-            work=sum(self._worked(*span) for span in again) / self.total_work,
+            kept=peak,
+            work=sum(self._worked(*span) for span in again) / (self._work[-1] or 1.0),
         )
 
-    def _inputs(self, start: int, stop: int) -> set[int]:
-        """The tensors that pieces from `start` to `stop` take from before."""
-        used = {one for piece in self.pieces[start:stop] for one in piece.uses}
-        return {one for one in used if self._made_in.get(one, -1) < start}
+    def _kept(self, start: int, stop: int) -> tuple[int, int]:
+        """What comes to life inside a part, and what goes on from it to others."""
+        pieces = self.pieces[start:stop]
+        onward = sum(size for piece in pieces for one, size in piece.makes.items() if self._goes_on(one, stop))
+        inside = sum(size for piece in pieces for one, size in piece.keeps.items() if not self._goes_on(one, stop))
+        return inside, onward
 
-    def _needed_behind(self, start: int, stop: int) -> dict[int, int]:
-        """What is kept here and used behind: it is there for that, and not made again."""
-        kept = [pair for piece in self.pieces[start:stop] for pair in piece.keeps.items()]
-        return {one: size for one, size in kept if self._last_use.get(one, -1) >= stop}
+    def _goes_on(self, tensor: int, stop: int) -> bool:
+        return self._last_use.get(tensor, -1) >= stop
 
     def _saved(self, start: int, stop: int) -> int:
         return self._inside[stop] - self._inside[start]
@@ -175,21 +173,27 @@ class Row:
     def _worked(self, start: int, stop: int) -> float:
         return self._work[stop] - self._work[start]
 
-    def _edges(self, ceiling: float) -> list[int]:
-        """Parts that keep at most `ceiling` inside, with the fewest bytes going into them."""
-        best, back = [0.0], [0]
+    def _edges(self, ceiling: float) -> list[int] | None:
+        """Parts that stay below a peak and hold as little as can be; None where there are none."""
+        held: list[float] = [0.0]
+        back = [0]
         for stop in range(1, len(self.pieces) + 1):
-            used: set[int] = set()
-            options: list[tuple[float, int]] = []
+            best, origin = float("inf"), -1
+            inside = onward = largest = 0
             for start in range(stop - 1, -1, -1):
-                if options and self._saved(start, stop) > ceiling:
+                piece = self.pieces[start]
+                onward += sum(size for one, size in piece.makes.items() if self._goes_on(one, stop))
+                inside += sum(size for one, size in piece.keeps.items() if not self._goes_on(one, stop))
+                largest = max(largest, self._largest[start])
+                besides = self._weights[-1] - self._weights[start] + _WORKING * largest
+                if inside + besides > ceiling:
                     break
-                used |= self.pieces[start].uses
-                taken = sum(self._bytes.get(one, 0) for one in used if self._made_in.get(one, -1) < start)
-                options.append((best[start] + taken, start))
-            value, start = min(options)
-            best.append(value)
-            back.append(start)
+                if held[start] + onward < best and held[start] + onward + inside + besides <= ceiling:
+                    best, origin = held[start] + onward, start
+            held.append(best)
+            back.append(origin)
+        if held[-1] == float("inf"):
+            return None
         edges = [len(self.pieces)]
         while edges[-1]:
             edges.append(back[edges[-1]])

@@ -96,6 +96,11 @@ class Recomputation:
             return None
         cut = self.choose(pieces)
         # From the last to the first, as the way back goes: what a part takes from before it is not made again there.
-        parts = [(edges[part.start], edges[part.stop]) for part in reversed(cut.recomputed)]
-        written = sum([writer.write_again(start, stop) for start, stop in parts])
+        written = 0
+        for part in reversed(cut.parts):
+            start, stop = edges[part.start], edges[part.stop]
+            if part.is_recomputed:
+                written += writer.write_again(start, stop)
+            else:
+                writer.leave(start, stop)
         return Saving(cutting.plain(pieces).kept, cut.kept, cut.work, written) if written else None

@@ -91,6 +91,7 @@ class WayBack:
         makes: dict[int, int] = {}
         keeps: dict[int, int] = {}
         uses: set[int] = set()
+        weights: dict[str, int] = {}
         work = 0.0
         for operation in self.operations[start:stop]:
             inputs = [tensor.name for tensor in operation.inputs if tensor.name in self.from_data]
@@ -98,13 +99,17 @@ class WayBack:
             if not inputs and "Random" not in operation.type:
                 continue
             work += work_of(operation, self.samples)
+            weights.update((tensor.name, bytes_of(tensor)) for tensor in operation.inputs if self._is_weight(tensor))
             for tensor in operation.outputs:
                 if tensor.name in self.alias:
                     continue
                 makes[self._number(tensor.name)] = bytes_of(tensor, self.samples)
                 if self.is_kept(tensor.name) and is_pure(operation):
                     keeps[self._number(tensor.name)] = bytes_of(tensor, self.samples)
-        return Piece(makes, frozenset(uses - set(makes)), keeps, work)
+        return Piece(makes, frozenset(uses - set(makes)), keeps, work, sum(weights.values()))
+
+    def _is_weight(self, tensor: Any) -> bool:
+        return tensor.name not in self.from_data and tensor.dtype.is_floating and tensor.op.type != "Const"
 
     def _number(self, name: str) -> int:
         return hash(self.alias.get(name, name))

@@ -37,8 +37,7 @@ class Writer:
             return False
         back = self.back
         again, outside = self._ancestors(wanted, start)
-        users = {user for name in wanted for user in back.users[name]}
-        takers = sorted(user for user in users if back.start <= user < back.stop)
+        takers = self._takers(wanted)
         mark = f"fitroom_{back.start}_{start}"
         stand_ins = self._stand_ins(mark, outside, self._arrivals(takers))
         for name in again:
@@ -53,6 +52,17 @@ class Writer:
         self._held.update(outside)
         self._done = [back.operations[taker].name for taker in takers]
         return True
+
+    def leave(self, start: int, stop: int) -> None:
+        """Leave a part as it is; parts before it wait until the way back is through with it."""
+        made = [tensor.name for operation in self.back.operations[start:stop] for tensor in operation.outputs]
+        takers = self._takers({name for name in made if name in self.back.from_data})
+        self._done = [self.back.operations[taker].name for taker in takers] or self._done
+
+    def _takers(self, names: set[str]) -> list[int]:
+        """Who on the way back takes any of these."""
+        users = {user for name in names for user in self.back.users[name]}
+        return sorted(user for user in users if self.back.start <= user < self.back.stop)
 
     def _wanted(self, start: int, stop: int) -> set[str]:
         """What the way back takes from a part, and nobody else needs when the part is through."""
