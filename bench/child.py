@@ -81,5 +81,58 @@ def rescue(how: str, size: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - start, "ooms": ooms, "batch": batch}
 
 
+def recompute_peak(name: str, side: str, batch: str, how: str, xla: str) -> dict[str, Any]:
+    """The peak of a step: plain, with Fitroom's recomputation, or with Keras' own."""
+    import contextlib
+
+    import keras
+
+    import fitroom
+    from bench.models import big_case
+
+    scope = keras.RematScope(mode="full") if how == "remat" else contextlib.nullcontext()
+    with scope:
+        chosen = big_case(name, int(side), int(batch))
+        model = chosen.build(jit_compile=xla == "True")
+        if how == "recompute":
+            fitroom.guard(model, plan="recompute")
+        peaks = []
+        try:
+            model.train_on_batch(chosen.x, chosen.y)
+        except Exception as error:  # whatever Keras' own recomputation runs into
+            return {"error": f"{type(error).__name__}: {str(error).splitlines()[0][:60]}"}
+        for _ in range(3):
+            pocket.reset_peak()
+            model.train_on_batch(chosen.x, chosen.y)
+            peaks.append(pocket.use().peak)
+    return {"peak": sorted(peaks)[1]}
+
+
+def recompute_time(name: str, side: str, batch: str, xla: str) -> dict[str, Any]:
+    """Step times with recomputation ÷ plain, in pairs whose order alternates."""
+    import fitroom
+    from bench.measure import seconds
+    from bench.models import big_case
+
+    chosen = big_case(name, int(side), int(batch))
+    plain, ours = (chosen.build(jit_compile=xla == "True") for _ in range(2))
+    fitroom.guard(ours, plan="recompute")
+
+    def step(model: Any) -> float:
+        return seconds(lambda: model.train_on_batch(chosen.x, chosen.y))
+
+    for model in (plain, ours):
+        step(model)
+    ratios = []
+    for turn in range(7):
+        if turn % 2:
+            base, mine = step(plain), step(ours)
+        else:
+            mine, base = step(ours), step(plain)
+        ratios.append(mine / base)
+    return {"ratios": ratios}
+
+
 if __name__ == "__main__":
-    print(json.dumps({"peak": peak, "rescue": rescue}[sys.argv[1]](*sys.argv[2:])))
+    measurements = (peak, rescue, recompute_peak, recompute_time)
+    print(json.dumps({one.__name__: one for one in measurements}[sys.argv[1]](*sys.argv[2:])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -91,3 +92,55 @@ def case(name: str) -> Case:
         "dense": lambda: _case(dense, (2048,), 32, 2),
         "embedding": lambda: _case(embedding, (64,), 32, 2, 100_000),
     }[name]()
+
+
+def unet(side: int, **options: Any) -> Any:
+    """Three levels down, three up, a skip at each, batch normalisation everywhere."""
+    keras.utils.set_random_seed(0)
+
+    def block(x: Any, filters: int) -> Any:
+        for _ in range(2):
+            x = kl.ReLU()(kl.BatchNormalization()(kl.Conv2D(filters, 3, padding="same", use_bias=False)(x)))
+        return x
+
+    image = keras.Input((side, side, 3))
+    x, skips = image, []
+    for filters in (16, 32, 64):
+        x = block(x, filters)
+        skips.append(x)
+        x = kl.MaxPooling2D()(x)
+    x = block(x, 128)
+    for filters in (64, 32, 16):
+        x = block(kl.Concatenate()([kl.Conv2DTranspose(filters, 2, strides=2)(x), skips.pop()]), filters)
+    return _compiled(keras.Model(image, kl.Conv2D(10, 1)(x)), "sgd", **options)
+
+
+def deep_transformer(length: int, **options: Any) -> Any:
+    """Six blocks, 128 wide."""
+    keras.utils.set_random_seed(0)
+    tokens = keras.Input((length,), dtype="int32")
+    x = kl.Embedding(1000, 128)(tokens)
+    for _ in range(6):
+        h = kl.LayerNormalization()(x)
+        x = x + kl.MultiHeadAttention(4, 32, dropout=0.1)(h, h)
+        x = x + kl.Dropout(0.1)(kl.Dense(128)(kl.Dense(512, "gelu")(kl.LayerNormalization()(x))))
+    return _compiled(keras.Model(tokens, kl.Dense(10)(kl.GlobalAveragePooling1D()(x))), "sgd", **options)
+
+
+def ready_made(name: str, side: int, **options: Any) -> Any:
+    """A model of keras.applications."""
+    keras.utils.set_random_seed(0)
+    arguments = {"weights": None, "input_shape": (side, side, 3), "classes": 10, "classifier_activation": None}
+    return _compiled(getattr(keras.applications, name)(**arguments), "sgd", **options)
+
+
+def big_case(name: str, side: int, batch: int) -> Case:
+    """One batch for a model whose activations are what takes memory."""
+    generator = np.random.default_rng(0)
+    if name == "transformer":
+        tokens = generator.integers(0, 1000, (batch, side)).astype(np.int32)
+        return Case(partial(deep_transformer, side), tokens, generator.integers(0, 10, batch), batch)
+    images = generator.random((batch, side, side, 3), np.float32)
+    if name == "unet":
+        return Case(partial(unet, side), images, generator.integers(0, 10, (batch, side, side)), batch)
+    return Case(partial(ready_made, name, side), images, generator.integers(0, 10, batch), batch)

@@ -36,13 +36,14 @@ def guard(
     """Make a Keras model's training, evaluation and prediction survive running out of memory.
 
     Where memory suffices, nothing changes: same weights, History, callbacks and output as plain Keras. Where it does
-    not, the batch runs in slices, and makes the same one update.
+    not, the batch runs in slices, and makes the same one update; where samples mix, activations are computed again
+    instead of kept, which makes the same update, too.
 
     Args:
         model: a Keras 3 model on TensorFlow, compiled or not.
         budget: how many bytes may be used, such as "8GiB"; None for what there is.
         allow: remedies that may change the math, by name, such as "micro_batch" for models with BatchNormalization.
-        plan: what to do from the start, such as "micro_batch=4"; None to decide when memory runs out.
+        plan: what to do from the start: "micro_batch=4", "recompute" or both; None to decide when memory runs out.
 
     Returns:
         The same model.
