@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,14 +14,16 @@ import tensorflow as tf
 from keras import layers as kl
 
 import fitroom
+from fitroom.devices import pocket
 from fitroom.errors import UsageError
 from fitroom.training.guarding import events
 from tests import faults, guard_cases
+from tests.conftest import Run
 from tests.faults import Fault
 from tests.guard_cases import changed, compiled, furthest, state
 from tests.recompute_cases import BATCH, IMAGES, LABELS, MODELS, make, random_model
 
-GRAPHS = 24  # in `make test`; two hundred in `make chaos`
+GRAPHS = 12  # in `make test`; two hundred in `make chaos`
 
 
 def train(model: Any, plan: str | None, x: Any, y: Any, **options: Any) -> dict[str, Any]:
@@ -325,3 +329,22 @@ def test_one_more_trace_at_most() -> None:
         return len(calls)
 
     assert count("recompute") <= 3 * count(None)  # sizes, forth, and again on the way back
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_resnet_at_six_tenths_of_its_peak_trains_to_the_same_weights(python: Run, tmp_path: Path) -> None:
+    def run(how: str, limit: str) -> dict[str, Any]:
+        path = str(tmp_path / f"{how}_{limit}.npz")
+        done = python("-m", "tests.resnet_child", how, path, env={**pocket.environment(limit), "FITROOM_CACHE": "off"})
+        assert done.returncode == 0, done.stderr[-2000:]
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return {**result, "weights": np.load(path)}
+
+    plain, unlimited = run("plain", "6GiB"), run("guarded", "6GiB")
+    limited = run("guarded", f"{int(0.6 * plain['peak'])}")
+    assert limited["events"] == [["oom", None], ["rung", "recompute"]]
+    assert limited["digest"] == unlimited["digest"]
+    assert unlimited["events"] == []
+    for name in plain["weights"].files:
+        np.testing.assert_allclose(limited["weights"][name], plain["weights"][name], atol=1e-4)

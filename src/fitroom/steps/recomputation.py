@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow as tf
+
 from fitroom.steps import cutting, graph_seams
 from fitroom.steps.cutting import Cut, Piece
 from fitroom.steps.ways import WayBack
@@ -74,7 +76,8 @@ class Recomputation:
         first = 0
         for span in spans:
             if span.graph is function.graph:
-                writer = Writer(WayBack(function, span, first, self.samples), definition, xla=self.xla)
+                back = WayBack(function, span, first, self.samples)
+                writer = Writer(back, definition, xla=self.xla, keeps_bits=not tf.config.list_logical_devices("GPU"))
                 saving = self._changed(writer)
                 savings += [saving] if saving is not None else []
                 takers += writer.takers

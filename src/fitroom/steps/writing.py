@@ -16,15 +16,18 @@ class Writer:
         back: the way back that takes from them.
         definition: the graph's, to be changed.
         xla: whether XLA compiles it.
+        keeps_bits: whether the last bit counts. On a CPU that costs next to nothing; on a GPU, where kernels are rarely
+            steady to the last bit anyway, it would copy tensors to the host.
 
     Attributes:
         takers: operations to be run although nobody takes anything from them.
     """
 
-    def __init__(self, back: WayBack, definition: Any, *, xla: bool) -> None:
+    def __init__(self, back: WayBack, definition: Any, *, xla: bool, keeps_bits: bool = True) -> None:
         self.back = back
         self.definition = definition
         self.xla = xla
+        self.keeps_bits = keeps_bits
         self.takers: list[str] = []
         self._nodes = {node.name: node for node in definition.node}
         self._held: set[str] = set()  # what parts behind take from before them
@@ -42,7 +45,7 @@ class Writer:
         stand_ins = self._stand_ins(mark, outside, self._arrivals(takers))
         for name in again:
             self._copy(mark, name, again, stand_ins)
-        if not self.xla:
+        if not self.xla and self.keeps_bits:
             self._stand_apart(mark, wanted, again)
         for taker in takers:
             node = self._nodes[back.operations[taker].name]
