@@ -45,7 +45,7 @@ def test_the_same_bits_at_less_memory(name: str) -> None:
     model = make(name)
     assert changed(plain, train(model, "recompute", x, y)) == []
     assert saving(model)["kept_bytes"] < saving(model)["plain_bytes"]
-    assert saving(model)["parts"] >= 2
+    assert saving(model)["parts"] >= 1
 
 
 def test_a_step_that_runs_eagerly_says_that_it_cannot(capsys: pytest.CaptureFixture[str]) -> None:
