@@ -44,7 +44,7 @@ def test_the_same_bits_at_less_memory(name: str) -> None:
     plain = train(make(name), None, x, y)
     model = make(name)
     assert changed(plain, train(model, "recompute", x, y)) == []
-    assert saving(model)["kept_bytes"] < saving(model)["plain_bytes"]
+    assert saving(model)["saves_bytes"] > 0
     assert saving(model)["parts"] >= 1
 
 
@@ -121,7 +121,7 @@ def test_ready_made_models_give_the_same_bits(name: str) -> None:
     plain = train(build(), None, x, LABELS[:8])
     model = build()
     assert changed(plain, train(model, "recompute", x, LABELS[:8])) == []
-    assert saving(model)["kept_bytes"] < 0.6 * saving(model)["plain_bytes"]
+    assert saving(model)["kept_bytes"] < 1.5 * saving(model)["saves_bytes"]
 
 
 class TestKerasOwn:
@@ -251,9 +251,9 @@ class TestGuard:
         high, low = kept("recompute=high"), kept("recompute=low")
         assert kept("recompute=")["kept_bytes"] == high["kept_bytes"]
         assert kept("recompute=1KiB")["kept_bytes"] == high["kept_bytes"]  # out of reach: as close as it goes
-        assert high["kept_bytes"] < low["kept_bytes"] <= (high["kept_bytes"] + high["plain_bytes"]) / 2
+        assert high["kept_bytes"] < low["kept_bytes"] <= high["kept_bytes"] + high["saves_bytes"] / 2
         assert low["time_factor"] < high["time_factor"]
-        goal = (2 * high["kept_bytes"] + high["plain_bytes"]) // 3
+        goal = high["kept_bytes"] + high["saves_bytes"] // 3
         assert kept(f"recompute={goal}")["kept_bytes"] <= goal
 
     @pytest.mark.parametrize("plan", ["recompute=much", "recompute=-1", "recompute=high=low"])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 _CEILINGS = 24  # how many peaks are aimed at
@@ -26,16 +26,16 @@ class Piece:
     """One layer's call, or any other step of the computation.
 
     Attributes:
-        makes: the tensors that leave it, by number, with their bytes.
-        uses: the numbers of the tensors that it takes.
-        keeps: what the gradient needs of what is made here, by number, with its bytes: tensors, or what is inside.
+        makes: the tensors that it makes, with their bytes.
+        uses: the tensors that it takes from before it.
+        keeps: those of what it makes that the gradient needs, with their bytes.
         work: about how many operations it takes.
         weights: the bytes of the weights that it uses: their gradients are there from here on.
     """
 
-    makes: dict[int, int]
-    uses: frozenset[int]
-    keeps: dict[int, int]
+    makes: Mapping[Hashable, int]
+    uses: frozenset[Hashable]
+    keeps: Mapping[Hashable, int]
     work: float
     weights: int = 0
 
@@ -135,7 +135,7 @@ class Row:
         spans = [(part.start, part.stop) for part in cut.parts]
         again = {(part.start, part.stop) for part in cut.recomputed}
         best = cut
-        for span in sorted(again, key=lambda one: self._saved(*one) / max(self._worked(*one), 1.0)):
+        for span in sorted(again, key=lambda one: (self._saved(*one) / max(self._worked(*one), 1.0), one)):
             tried = self.cut(spans, again - {span})
             if tried.kept <= goal:
                 best, again = tried, again - {span}
@@ -164,7 +164,7 @@ class Row:
         inside = sum(size for piece in pieces for one, size in piece.keeps.items() if not self._goes_on(one, stop))
         return inside, onward
 
-    def _goes_on(self, tensor: int, stop: int) -> bool:
+    def _goes_on(self, tensor: Hashable, stop: int) -> bool:
         return self._last_use.get(tensor, -1) >= stop
 
     def _saved(self, start: int, stop: int) -> int:

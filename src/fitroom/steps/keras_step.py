@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from fitroom.steps import extras, mixing, probe, slicing
-from fitroom.steps.activations import bytes_of
 from fitroom.steps.keras_pass import KerasPass
 from fitroom.steps.recomputation import Chooser, Recomputation, Saving
-from fitroom.steps.state import State, native
+from fitroom.steps.state import State
 from fitroom.steps.step import Phase, Step
 from fitroom.steps.uninterrupted import uninterrupted
 from fitroom.steps.update import Update
@@ -83,9 +82,6 @@ class KerasStep(Step):
         if recomputation.saving is not None:
             self.passes, self._like, self._ready_to_slice = passes, like, False
         return recomputation.saving
-
-    def gradient_bytes(self) -> int:
-        return sum(map(bytes_of, native(self.passes.variables)))
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         if self._obstacles is None:

@@ -16,17 +16,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from fitroom.steps import graph_seams, mixing, probe, random_seams, slicing
-from fitroom.steps.activations import bytes_of
+from fitroom.steps import mixing, probe, slicing
 from fitroom.steps.compiled import Compiled, any_batch
-from fitroom.steps.held import assemble
 from fitroom.steps.recomputation import Chooser, Recomputation, Saving
+from fitroom.steps.results import Results
 from fitroom.steps.sites import Capture, Site, Unsupported
-from fitroom.steps.slice_pass import SlicePass, Taken, is_tensor
+from fitroom.steps.slice_pass import SlicePass, Taken
 from fitroom.steps.state import State, native
 from fitroom.steps.step import Phase, Step
 from fitroom.steps.uninterrupted import uninterrupted
 from fitroom.steps.update import Keeper, Update
+from fitroom.steps.written import Written, unique
 
 
 class OwnStep(Step):
@@ -66,7 +66,7 @@ class OwnStep(Step):
         self.eager = eager
         self.jit_compile = jit_compile
         self.strategy = strategy or tf.distribute.get_strategy()
-        self.metrics = metrics
+        self.results = Results(metrics, eager=eager)
         self._random_layers = random_layers
         self.sites: list[Site] = []
         self._structural = obstacles
@@ -74,18 +74,11 @@ class OwnStep(Step):
         self._updates: dict[int, Update] = {}
         self._compile()
         self._looks_back = False
-        self._traced = False
-        self._hidden_random: set[str] = set()
-        self._small: State | None = None  # what the step writes besides weights and slots
-        self._all: State | None = None  # everything that it writes
-        self._weights = State([])  # what its sites update, and each site for itself
-        self._of_sites: list[State] = []
+        self._written: Written | None = None
+        self._eagerly = State([])  # what it may write, where it runs eagerly
         self._before: tuple[State, list[Any]] | None = None
         self._keeper: Keeper | None = None
         self._found: probe.Verdict | None = None
-        self._held: list[Any] = []
-        self._finish = Compiled(self._finish_step, eager=eager)
-        self._template: Any = None
 
     def _compile(self, recomputation: Recomputation | None = None) -> None:
         options = {"jit_compile": self.jit_compile, "eager": self.eager}
@@ -110,25 +103,15 @@ class OwnStep(Step):
         return len(self.sites) <= 1 and not self._looks_back
 
     @property
-    def small(self) -> State:
-        """What the step writes besides weights and slots: seeds, statistics, metrics."""
-        assert self._small is not None, "asked before it was traced"
-        return self._small
-
-    @property
-    def returns_metrics(self) -> bool:
-        """Whether all it returns are metrics' results, by name, which are asked again at the end."""
-        return isinstance(self._template, dict) and set(self._template) <= {one.name for one in self._fed_metrics()}
-
-    def _fed_metrics(self) -> list[Any]:
-        """The metrics that the step updates: a result of the same name is theirs."""
-        written = {id(one) for one in self.small.variables}
-        return [one for one in self.metrics() if any(id(variable) in written for variable in native(one.variables))]
+    def written(self) -> Written:
+        """What it writes; known once it has been traced."""
+        assert self._written is not None, "asked before it was traced"
+        return self._written
 
     def trace(self, data: Any, like: Any = None) -> None:
         """Find the sites, if that has not been done."""
         if self.eager:
-            if self._traced:
+            if self._written is not None:
                 return
             # Eagerly nothing tells what is written: one trace, not run, does.
             traced = Compiled(self._captured_step)
@@ -138,9 +121,10 @@ class OwnStep(Step):
                 raise Unsupported(f"{self.name} cannot be traced ({type(error).__name__})") from error
         else:
             function = self._captured.concrete((data,), like=None if like is None else (like,))
-        if not self._traced:
-            self._learn(function)
-            self._traced = True
+        if self._written is None:
+            if self.trains and not self.sites:
+                raise Unsupported(f"{self.name} does not apply gradients through a Keras optimizer")
+            self._written = Written(function, self.sites)
 
     def _captured_step(self, data: Any) -> tuple[Any, list[Any]]:
         with Capture().active() as capture:
@@ -149,22 +133,8 @@ class OwnStep(Step):
             if not self.sites:
                 self.sites = capture.sites
                 self._looks_back = bool(capture.sites) and capture.reads_after_last()
-            self._template = result
+            self.results.template = result
         return result, capture.gradients[0] if capture.gradients else []
-
-    def _learn(self, function: Any) -> None:
-        if self.trains and not self.sites:
-            raise Unsupported(f"{self.name} does not apply gradients through a Keras optimizer")
-        weights = [one for site in self.sites for one in site.variables]
-        slots = [one for site in self.sites for one in site.optimizer.variables]
-        large = {id(one) for one in native([*weights, *slots])}
-        self._hidden_random = random_seams.hidden_random_operations(function)
-        written = graph_seams.written_variables(function)
-        small = [one for one in written if id(one) not in large]
-        self._small = State(small)
-        self._weights = State(_unique(native(weights)))
-        self._of_sites = [State(native(site.variables)) for site in self.sites]
-        self._all = State(_unique([*small, *native(weights), *native(slots)]))
 
     # --- whole -----------------------------------------------------------------------------------------------------
 
@@ -182,7 +152,7 @@ class OwnStep(Step):
             result, gradients = self._captured(data)
             self._apply_last(list(gradients))
             return result
-        self._keep(self._all)
+        self._keep(self.written.all)
         if not self.eager:
             self._as_is.concrete((data,), like=None if like is None else (like,))
         result = self._as_is(data)
@@ -215,19 +185,19 @@ class OwnStep(Step):
             self._remember()
             only = self._pass(0)
             taken = only.run(data, bounds, verdict, known=[], old=None)
-            result = self._results(only, taken, verdict)
+            result = self.results.together(only, taken, verdict, self.written.small)
             self._apply_last(only.gradients(taken))
             return result
-        self._keep(self._all)
+        self._keep(self.written.all)
         return self._passes(data, bounds, verdict)
 
     def _passes(self, data: Any, bounds: Iterable[tuple[int, int]], verdict: probe.Verdict) -> Any:
-        weights = self._weights
-        old, start = weights.read(), self.small.read()
+        weights = self.written.weights
+        old, start = weights.read(), self.written.small.read()
         known: list[list[Any]] = []
         last, taken = self._pass(0), Taken()
         for number in range(len(self.sites) + self._looks_back):
-            self.small.write(start)
+            self.written.small.write(start)
             self.phase = "gradients"
             last = self._pass(number)
             taken = last.run(data, bounds, verdict, known, old=(weights, old))
@@ -236,18 +206,14 @@ class OwnStep(Step):
                 break
             self.phase = "update"
             weights.write(old)
-            self._put(known)
+            self.written.put(known)
             self._update(number)(last.gradients(taken))
-            known.append(self._of_sites[number].read())
+            known.append(self.written.of_sites[number].read())
         weights.write(old)
-        self._put(known)
-        result = self._results(last, taken, verdict)
+        self.written.put(known)
+        result = self.results.together(last, taken, verdict, self.written.small)
         self._keeper = None
         return result
-
-    def _put(self, known: list[list[Any]]) -> None:
-        for state, values in zip(self._of_sites, known, strict=False):
-            state.write(values)
 
     def relaxed(self, part: Any) -> Any:
         """What slices of any size are like."""
@@ -257,24 +223,6 @@ class OwnStep(Step):
         if number not in self._slices:
             self._slices[number] = SlicePass(self, number, self._recomputation)
         return self._slices[number]
-
-    def _results(self, last: SlicePass, taken: Taken, verdict: probe.Verdict) -> Any:
-        sizes = [stop - start for start, stop in taken.bounds]
-        leaves = assemble(verdict.results, taken.results, sizes) if taken.results[0] else []
-        fed = assemble(verdict.held, taken.held, sizes) if taken.held[0] else []
-        self._held = last.held_metrics
-        named = self._finish(fed)
-        rest = iter(leaves)
-        packed = tf.nest.map_structure(lambda leaf: next(rest) if is_tensor(leaf) else leaf, self._template)
-        return {**packed, **{key: named[key] for key in packed if key in named}} if named else packed
-
-    def _finish_step(self, fed: list[Any]) -> dict[str, Any]:
-        """Feed the metrics what was held back; the results of those that the step returns by name."""
-        for metric, value in zip(self._held, fed, strict=True):
-            metric.update_state(value)
-        if not isinstance(self._template, dict):
-            return {}
-        return {metric.name: metric.result() for metric in self._fed_metrics() if metric.name in self._template}
 
     # --- after a failure -------------------------------------------------------------------------------------------
 
@@ -296,7 +244,7 @@ class OwnStep(Step):
             return None
         recomputation = Recomputation(choose, samples=self.samples(data), xla=self.jit_compile)
         self._compile(recomputation)
-        if self._traced and not self.is_deferred:
+        if self._written is not None and not self.is_deferred:
             self._as_is.concrete((data,), like=None if like is None else (like,))
         else:
             self.trace(data, like)
@@ -304,24 +252,20 @@ class OwnStep(Step):
             self._compile()
         return recomputation.saving
 
-    def gradient_bytes(self) -> int:
-        return sum(map(bytes_of, self._weights.variables))
-
     def _remember(self) -> None:
-        self._before = self.small, self.small.read()
+        self._before = self.written.small, self.written.small.read()
 
-    def _keep(self, state: State | None) -> None:
-        assert state is not None, "asked before it was traced"
+    def _keep(self, state: State) -> None:
         keeper = Keeper()
         keeper.keep(state)
         self._keeper = keeper
 
     def _eagerly_written(self, variables: list[Any]) -> State:
         """These variables as a State, made anew only where there are others: reading one is traced."""
-        found = _unique(native(variables))
-        if self._all is None or {id(one) for one in self._all.variables} != {id(one) for one in found}:
-            self._all = State(found)
-        return self._all
+        found = unique(native(variables))
+        if {id(one) for one in self._eagerly.variables} != {id(one) for one in found}:
+            self._eagerly = State(found)
+        return self._eagerly
 
     # --- does slicing keep the math? -------------------------------------------------------------------------------
 
@@ -341,7 +285,7 @@ class OwnStep(Step):
         return self._random_layers()
 
     def hidden_random(self) -> set[str]:
-        return self._hidden_random
+        return set() if self._written is None else self._written.hidden_random
 
     def verdict(self, data: Any) -> probe.Verdict:
         """What a few samples tell; found out once."""
@@ -349,7 +293,3 @@ class OwnStep(Step):
             self.trace(data)
             self._found = probe.own_step(self, data)
         return self._found
-
-
-def _unique(variables: list[Any]) -> list[Any]:
-    return list({id(one): one for one in variables}.values())

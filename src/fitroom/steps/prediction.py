@@ -76,9 +76,6 @@ class Prediction(Step):
     def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
         return None
 
-    def gradient_bytes(self) -> int:
-        return 0
-
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         if self._obstacles is None:
             self._obstacles = self._probed(data)

@@ -98,7 +98,7 @@ def _tried(trial: Callable[[], T]) -> T | None:
 def _own_verdict(step: OwnStep, data: Any, few: int) -> Verdict:
     first = -(-few // 2)
     run, function = _compiled(step, data)
-    state = step.small
+    state = step.written.small
     written_from_data = graph_seams.written_from_data(function) if function is not None else set()
     once = [] if function is None else [
         one for one in state.variables if id(one) not in written_from_data and not random_seams.is_seed(one)
@@ -129,7 +129,7 @@ def _own_verdict(step: OwnStep, data: Any, few: int) -> Verdict:
     fed = kinds_of_scalars(held, held1, held2, share, tolerance)
     obstacles = [Obstacle(step.name, MIXES)] if any(not kind for kind in sites) else []
     obstacles += _changed_otherwise(step.name, state.variables, after, after_parts, tolerance)
-    if not step.trains and ("other" in fed or ("other" in kinds and not step.returns_metrics)):
+    if not step.trains and ("other" in fed or ("other" in kinds and not step.results.are_metrics(state))):
         obstacles.append(Obstacle(step.name, "mixes samples: the results of slices do not add up to the batch's"))
     return Verdict(
         obstacles=obstacles,

@@ -34,8 +34,8 @@ class Saving:
     """What recomputation is expected to come to.
 
     Attributes:
-        plain: the bytes of activations that plain training keeps.
-        kept: the bytes that are kept at the peak with it.
+        plain: the bytes of activations and gradients at the peak of plain training.
+        kept: those at the peak with it.
         work: what is computed again, as a share of one way forth.
         parts: how many parts are computed again.
     """
@@ -44,6 +44,11 @@ class Saving:
     kept: int
     work: float
     parts: int
+
+    @property
+    def saved(self) -> int:
+        """The bytes that it saves at the peak."""
+        return self.plain - self.kept
 
     @property
     def time_factor(self) -> float:

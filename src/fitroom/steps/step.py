@@ -46,9 +46,6 @@ class Step(Protocol):
     def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
         """Compute activations again on the way back from now on. None where nothing can be, or there is no way back."""
 
-    def gradient_bytes(self) -> int:
-        """What the gradients take, all of them; 0 until that is known."""
-
     def obstacles(self, data: Any) -> list[Obstacle]:
         """Why slices would not give what the whole batch gives. May run a few samples to find out."""
 

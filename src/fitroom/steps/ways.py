@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Hashable
 from typing import Any
 
 from fitroom.steps.activations import ALIASES, bytes_of, work_of
@@ -88,14 +89,14 @@ class WayBack:
         return sorted({self.first, *best.values(), self.start})
 
     def _piece(self, start: int, stop: int) -> Piece:
-        makes: dict[int, int] = {}
-        keeps: dict[int, int] = {}
-        uses: set[int] = set()
+        makes: dict[Hashable, int] = {}
+        keeps: dict[Hashable, int] = {}
+        uses: set[Hashable] = set()
         weights: dict[str, int] = {}
         work = 0.0
         for operation in self.operations[start:stop]:
             inputs = [tensor.name for tensor in operation.inputs if tensor.name in self.from_data]
-            uses.update(self._number(name) for name in inputs)
+            uses.update(self._source(name) for name in inputs)
             if not inputs and "Random" not in operation.type:
                 continue
             work += work_of(operation, self.samples)
@@ -103,16 +104,17 @@ class WayBack:
             for tensor in operation.outputs:
                 if tensor.name in self.alias:
                     continue
-                makes[self._number(tensor.name)] = bytes_of(tensor, self.samples)
+                makes[self._source(tensor.name)] = bytes_of(tensor, self.samples)
                 if self.is_kept(tensor.name) and is_pure(operation):
-                    keeps[self._number(tensor.name)] = bytes_of(tensor, self.samples)
+                    keeps[self._source(tensor.name)] = bytes_of(tensor, self.samples)
         return Piece(makes, frozenset(uses - set(makes)), keeps, work, sum(weights.values()))
 
     def _is_weight(self, tensor: Any) -> bool:
         return tensor.name not in self.from_data and tensor.dtype.is_floating and tensor.op.type != "Const"
 
-    def _number(self, name: str) -> int:
-        return hash(self.alias.get(name, name))
+    def _source(self, name: str) -> str:
+        """The first of a tensor's names."""
+        return self.alias.get(name, name)
 
     def _forward_users(self, name: str) -> list[int]:
         """Where a tensor is used on the way forth, also under its other names."""

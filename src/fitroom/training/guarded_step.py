@@ -166,7 +166,7 @@ class GuardedStep:
             return False
         choose = cutting.chooser(recompute.HIGH)
         if self.recomputes is None and self.meter is not None:
-            free = self.meter.limit - self.meter.current() - self.step.gradient_bytes()
+            free = self.meter.limit - self.meter.current()
             choose = functools.partial(cutting.fewer, goal=int(free / MARGIN))
         saving = self._recompute(data, like, choose)
         if saving is None:
@@ -181,8 +181,10 @@ class GuardedStep:
         """Have activations computed again from now on."""
         saving = self.step.recompute(data, like, choose)
         if saving is not None:
-            told: dict[str, Scalar] = {"plain_bytes": saving.plain, "kept_bytes": saving.kept, "parts": saving.parts}
-            self.tell("rung", remedy=recompute.NAME, **told, time_factor=round(saving.time_factor, 2), exact=True)
+            remedy = recompute.remedy(saving.kept, saves_bytes=saving.saved, time_factor=saving.time_factor)
+            told: dict[str, Scalar] = {"kept_bytes": saving.kept, "saves_bytes": remedy.saves_bytes}
+            told |= {"parts": saving.parts, "time_factor": round(remedy.time_factor, 2), "exact": remedy.exact}
+            self.tell("rung", remedy=remedy.name, **told)
         return saving
 
     def _tell_rung(self, data: Any, sizes: Sizes) -> None:
