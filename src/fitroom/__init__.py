@@ -22,6 +22,7 @@ _HOMES = {
     "FitroomError": "fitroom.errors",
     "DoesNotFit": "fitroom.training.does_not_fit",
     "guard": "fitroom.training.guarding",
+    "isolated": "fitroom.supervisor.isolating",
     "load_ipython_extension": "fitroom.training.notebook",  # %load_ext fitroom
     "unload_ipython_extension": "fitroom.training.notebook",
     "step": "fitroom.training.functions",
@@ -31,6 +32,7 @@ _HOMES = {
 if TYPE_CHECKING:
     from fitroom.core import Budget, Diagnosis, Finding, Footprint, Plan, Record, Remedy
     from fitroom.errors import FitroomError
+    from fitroom.supervisor.isolating import isolated
     from fitroom.training.does_not_fit import DoesNotFit
     from fitroom.training.functions import step
     from fitroom.training.guarding import guard, unguard
@@ -47,6 +49,7 @@ __all__ = [
     "Remedy",
     "__version__",
     "guard",
+    "isolated",
     "step",
     "unguard",
 ]

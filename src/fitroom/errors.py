@@ -6,6 +6,8 @@
     │   ├── SchemaError       a file or text that is not the noun it should be
     │   └── UnknownCode       a code that no registry has
     ├── DeviceError           a device cannot do what was asked of it
+    ├── ProcessDied           a process of ours ended without a result
+    │   └── DiedOfMemory      … because memory ran out; also a MemoryError
     └── MissingPackage        an optional package is needed here and not installed
 
 Each says what happened, then ``Received:``, ``Expected:`` and ``Try:`` where they help.
@@ -53,6 +55,14 @@ class UnknownCode(UsageError, LookupError):
 
 class DeviceError(FitroomError):
     """A device cannot do what was asked of it."""
+
+
+class ProcessDied(FitroomError):
+    """A process ended without a result."""
+
+
+class DiedOfMemory(ProcessDied, MemoryError):
+    """A process ended without a result, because memory ran out."""
 
 
 class MissingPackage(FitroomError, ImportError):

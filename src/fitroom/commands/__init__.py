@@ -16,6 +16,7 @@ from fitroom import __version__
 from fitroom.commands.demo import Demo
 from fitroom.commands.env import Env
 from fitroom.commands.explain import Explain
+from fitroom.commands.run import Run
 from fitroom.errors import FitroomError
 
 
@@ -31,7 +32,7 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: tuple[type[Command], ...] = (Env, Explain, Demo)
+COMMANDS: tuple[type[Command], ...] = (Run, Env, Explain, Demo)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,6 +26,7 @@ _HOMES = {
     "RecordFile": "record",
     "Remedy": "remedy",
     "Resource": "resource",
+    "events_of": "record",
 }
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from fitroom.core.footprint import Footprint, LayerBytes, Parts
     from fitroom.core.page import Page
     from fitroom.core.plan import Plan
-    from fitroom.core.record import Event, Record, RecordFile
+    from fitroom.core.record import Event, Record, RecordFile, events_of
     from fitroom.core.remedy import Remedy
     from fitroom.core.resource import Resource
 
@@ -56,6 +57,7 @@ __all__ = [
     "RecordFile",
     "Remedy",
     "Resource",
+    "events_of",
 ]
 
 

@@ -69,24 +69,27 @@ class Record(Noun):
     @classmethod
     def from_lines(cls, text: str) -> Record:
         """The record that JSON lines hold."""
-        lines = text.split("\n")
-        events, torn = [], 0
-        for line in filter(str.strip, lines):
-            try:
-                values = parse(line)
-            except SchemaError:
-                torn += 1
-                continue
-            if "schema" in values:
-                if values != {"schema": schema_of(cls)}:
-                    raise SchemaError("Not this release's record", received=line[:60], expected=schema_of(cls))
-            else:
-                events.append(decode(Event, values, "Event"))
-        if f'"{schema_of(cls)}"' not in lines[0]:
-            raise SchemaError(
-                "Not a record", received=repr(lines[0][:60]), expected=f"a first line with {schema_of(cls)}"
-            )
-        return cls(tuple(events), torn)
+        events, torn = events_of(text)
+        first = text.split("\n", 1)[0]
+        if f'"{schema_of(cls)}"' not in first:
+            raise SchemaError("Not a record", received=repr(first[:60]), expected=f"a first line with {schema_of(cls)}")
+        return cls(events, torn)
+
+
+def events_of(text: str) -> tuple[tuple[Event, ...], int]:
+    """The events in some lines of a record, and how many lines were torn."""
+    events, torn = [], 0
+    for line in filter(str.strip, text.split("\n")):
+        try:
+            values = parse(line)
+        except SchemaError:
+            torn += 1
+            continue
+        if "schema" not in values:
+            events.append(decode(Event, values, "Event"))
+        elif values != {"schema": schema_of(Record)}:
+            raise SchemaError("Not this release's record", received=line[:60], expected=schema_of(Record))
+    return tuple(events), torn
 
 
 class RecordFile:
@@ -108,6 +111,11 @@ class RecordFile:
                 self._write("")  # a kill tore the last line: begin a new one
         except OSError as error:
             self._give_up(error)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether events are still written."""
+        return self._descriptor is not None
 
     def append(self, kind: str, **data: Scalar) -> Event:
         """Write one event, stamped with the time of day, and return it."""

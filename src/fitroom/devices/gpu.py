@@ -7,7 +7,8 @@ TensorFlow, which takes it before its first operation and never after.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -64,19 +65,43 @@ def reserve(free: int, capability: tuple[int, int]) -> int:
 
 def visible() -> tuple[Gpu, ...]:
     """The GPUs that this process may use, in TensorFlow's order; none where there is no NVIDIA driver."""
+    with _driver() as nvml:
+        if nvml is None:
+            return ()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        chosen = _select(handles, os.environ.get("CUDA_VISIBLE_DEVICES"), nvml)
+        gpus = [_describe(index, handle, nvml) for index, handle in enumerate(chosen)]
+        return tuple(gpu for gpu in gpus if gpu is not None)
+
+
+def held(pid: int) -> int:
+    """How many bytes a process holds on the GPUs; 0 where there are none, or the driver does not tell."""
+    total = 0
+    with _driver() as nvml:
+        for index in range(0 if nvml is None else nvml.nvmlDeviceGetCount()):
+            try:
+                holders = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index))
+            except nvml.NVMLError:
+                continue
+            total += sum(holder.usedGpuMemory or 0 for holder in holders if holder.pid == pid)
+    return total
+
+
+@contextmanager
+def _driver() -> Iterator[Any]:
+    """NVIDIA's management library, ready to be asked; None where there is no driver."""
     if not any(Path(node).exists() for node in _DRIVER_NODES):
-        return ()
+        yield None
+        return
     import pynvml
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return ()
+        yield None
+        return
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        chosen = _select(handles, os.environ.get("CUDA_VISIBLE_DEVICES"), pynvml)
-        gpus = [_describe(index, handle, pynvml) for index, handle in enumerate(chosen)]
-        return tuple(gpu for gpu in gpus if gpu is not None)
+        yield pynvml
     finally:
         pynvml.nvmlShutdown()
 

@@ -12,15 +12,14 @@ import tensorflow as tf
 from fitroom.core import Event, Plan
 from fitroom.devices import meter
 from fitroom.errors import UsageError
-from fitroom.remedies import read_allowed, read_plan
 from fitroom.steps import graph_seams, keras_seams, mixing, slicing
 from fitroom.steps.compiled import any_batch
 from fitroom.steps.own_step import OwnStep
 from fitroom.steps.sites import Unsupported
 from fitroom.training.arguments import Arguments
 from fitroom.training.guarded_step import GuardedStep
-from fitroom.training.guarding import enforced
 from fitroom.training.log import Log
+from fitroom.training.options import Options
 from fitroom.training.remembered import remembered_for
 
 _MOST = 8  # kinds of call; with more, an argument that should be a tensor is a Python number
@@ -72,27 +71,33 @@ def step(
     if missing:
         warnings.warn(f"fitroom does not guard this step: Keras no longer has {missing}", stacklevel=2)
         return function
-    return GuardedFunction(function, model, optimizer, enforced(budget), read_allowed(allow), read_plan(plan))
+    return GuardedFunction(function, model, optimizer, Options.read(budget, allow, plan))
 
 
 class GuardedFunction:
-    """A function that stands in for the user's own."""
+    """A function that stands in for the user's own.
+
+    Args:
+        function: the user's own.
+        model: the Keras model that it trains, if it is known.
+        optimizer: the optimizer that it uses, if it is known.
+        options: how to guard it.
+        plain: what to call where it cannot be guarded; the function itself, unless calls of it lead here.
+    """
 
     def __init__(
         self,
         function: Callable[..., Any],
         model: Any,
         optimizer: Any,
-        budget: int | None,
-        allow: frozenset[str],
-        plan: Plan,
+        options: Options,
+        plain: Callable[..., Any] | None = None,
     ) -> None:
-        self.plain = function
+        self.function = function
+        self.plain = plain or function
         self.model = model
         self.optimizer = optimizer
-        self.budget = budget
-        self.allow = allow
-        self.plan = plan
+        self.options = options
         python: Any = getattr(function, "python_function", function)
         functools.update_wrapper(self, python, updated=())
         self.name = getattr(python, "__name__", type(python).__name__)
@@ -122,32 +127,35 @@ class GuardedFunction:
                     "its arguments are Python numbers that change from call to call. Try: pass them as tensors"
                 )
                 return self.plain(*args, **kwargs)
+            self._log.begins()
             guarded = self._steps[call.kind] = self._guarded(call)
         try:
-            return guarded(call.data)
+            result = guarded(call.data)
+            self._log.made_step()
+            return result
         except Unsupported as error:
             self._give_up(str(error))
             return self.plain(*args, **kwargs)
 
     def _guarded(self, call: Arguments) -> GuardedStep:
-        compiled = graph_seams.is_function(self.plain) and not tf.config.functions_run_eagerly()
+        compiled = graph_seams.is_function(self.function) and not tf.config.functions_run_eagerly()
         step = _FunctionStep(
-            call.function(graph_seams.python_of(self.plain) if compiled else self.plain),
+            call.function(graph_seams.python_of(self.function) if compiled else self.function),
             self.name,
-            jit_compile=compiled and graph_seams.is_compiled_by_xla(self.plain),
+            jit_compile=compiled and graph_seams.is_compiled_by_xla(self.function),
             eager=not compiled,
             obstacles=lambda: mixing.obstacles(self.model) if self.model is not None else [],
             random_layers=lambda: mixing.random_layers(self.model) if self.model is not None else [],
         )
-        found = meter.find(self.budget)
+        found = meter.find(self.options.budget)
         remembered = remembered_for("step", found, self.model, self.optimizer, self.name)
         hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
         tell = functools.partial(self._log.tell, of=self.name)
-        return GuardedStep(step, self.plan, self.allow, found, tell, remembered, hint)
+        return GuardedStep(step, self.options, found, tell, remembered, hint)
 
     def _give_up(self, reason: str) -> None:
         self._given_up = True
-        warnings.warn(f"fitroom does not guard {self.name}: {reason}. It runs as without fitroom.", stacklevel=3)
+        self._log.left_alone(self.name, reason)
 
 
 class _FunctionStep(OwnStep):

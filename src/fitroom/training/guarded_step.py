@@ -10,7 +10,6 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom import oom
-from fitroom.core import Plan
 from fitroom.core.noun import Scalar
 from fitroom.devices.meter import Meter
 from fitroom.remedies import micro_batch, recompute
@@ -20,6 +19,7 @@ from fitroom.steps.recomputation import Chooser, Saving
 from fitroom.steps.step import Step
 from fitroom.training import keras_seams
 from fitroom.training.does_not_fit import DoesNotFit
+from fitroom.training.options import Options
 from fitroom.training.remembered import Remembered
 from fitroom.training.rungs import MARGIN, Sizes
 from fitroom.units import format_bytes
@@ -32,34 +32,33 @@ class GuardedStep:
 
     Args:
         step: what to run.
-        plan: what to do from the start.
-        allow: the remedies that may change the math.
+        options: what to do from the start, and what is allowed.
         meter: the device's counters; None where it has none.
         tell: takes each event: its kind and its data.
         remembered: sizes that were found in earlier runs.
-        hint: what a user types to allow slices.
+        hint: what a user types to allow slices, unless the options tell.
     """
 
     def __init__(
         self,
         step: Step,
-        plan: Plan,
-        allow: frozenset[str],
+        options: Options,
         meter: Meter | None,
         tell: Callable[..., object],
         remembered: Remembered | None = None,
         hint: str = "fitroom.guard(model, allow=('micro_batch',))",
     ) -> None:
         self.step = step
-        self.allow = allow
+        self.allow = options.allow
+        self.careful = options.careful
         self.meter = meter
         self.tell = tell
         self.remembered = remembered
-        self.hint = hint
+        self.hint = options.hint or hint
         self.sizes: dict[int, Sizes] = {}
-        planned = plan.setting(micro_batch.NAME)
+        planned = options.plan.setting(micro_batch.NAME)
         self.slices = planned if isinstance(planned, int) else 1
-        self.recomputes = plan.setting(recompute.NAME)  # as planned, or as found needed; None where it does not
+        self.recomputes = options.plan.setting(recompute.NAME)  # as planned, or as found needed; None where it does not
         self._largest = 1  # the largest slice of the attempt under way
         self._told: set[int] = set()  # the sizes that were told of
         self._failures = 0  # in a row
@@ -91,6 +90,8 @@ class GuardedStep:
         self._is_first = False
         if self.recomputes is None and self.remembered is not None:
             self.recomputes = self.remembered.read_recompute()
+        if self.recomputes is None and self.careful > 1 and self.step.obstacles(data):
+            self.recomputes = recompute.HIGH
         if self.recomputes is not None and self._recompute(data, like, cutting.chooser(self.recomputes)) is None:
             self.tell("not_recomputed", reason="the step runs eagerly, or has nothing to compute again")
 
@@ -253,6 +254,8 @@ class GuardedStep:
                 size = self.remembered.read(samples)
                 if size is not None and not self._refused(self.step.obstacles(data)):
                     sizes.size = size
+            if self.careful > 1 and sizes.size is None and not self._refused(self.step.obstacles(data)):
+                sizes.size = max(1, -(-samples // self.careful))
             self.sizes[samples] = sizes
         return self.sizes[samples]
 

@@ -6,12 +6,11 @@ import functools
 import itertools
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from fitroom import devices
 from fitroom.core import Event, Plan
 from fitroom.devices import meter
-from fitroom.remedies import read_allowed, read_plan
 from fitroom.steps.model_step import model_step
 from fitroom.steps.prediction import Prediction, joined
 from fitroom.steps.sites import Unsupported
@@ -20,8 +19,8 @@ from fitroom.training import keras_seams
 from fitroom.training.eager_calls import EagerCalls
 from fitroom.training.guarded_step import GuardedStep
 from fitroom.training.log import Log
+from fitroom.training.options import Options
 from fitroom.training.remembered import remembered_for
-from fitroom.units import format_bytes
 
 _SPEAKING = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 _HOOKS = ("make_train_function", "make_test_function", "make_predict_function", "call", *_SPEAKING)
@@ -55,7 +54,11 @@ def guard(
         >>> model = fitroom.guard(model)
         >>> model.fit(x, y, batch_size=512)
     """
-    options = _Options(read_plan(plan), read_allowed(allow), enforced(budget))
+    return guard_with(model, Options.read(budget, allow, plan))
+
+
+def guard_with(model: Any, options: Options) -> Any:
+    """The same, with options that have been read."""
     problem = keras_seams.check(model)
     if problem is not None:
         warnings.warn(f"fitroom does not guard this model: {problem}. It trains as without fitroom.", stacklevel=2)
@@ -79,31 +82,10 @@ def events(model: Any) -> tuple[Event, ...]:
     return tuple(found.log.events) if found is not None else ()
 
 
-def enforced(asked: int | str | None) -> int | None:
-    """The budget in bytes; where TensorFlow runs already and cannot keep to it any more, a warning says so."""
-    if asked is None:
-        return None
-    budget = devices.enforce(devices.budget(asked))
-    if not budget.enforced:
-        warnings.warn(
-            f"The budget of {format_bytes(budget.bytes)} only decides how large slices are: TensorFlow has started "
-            "without this limit and may take more",
-            stacklevel=3,
-        )
-    return budget.bytes
-
-
-class _Options:
-    def __init__(self, plan: Plan, allow: frozenset[str], budget: int | None) -> None:
-        self.plan = plan
-        self.allow = allow
-        self.budget = budget
-
-
 class _Guard:
     """The guard on one model: makes its functions, keeps its events, says the closing line."""
 
-    def __init__(self, model: Any, options: _Options) -> None:
+    def __init__(self, model: Any, options: Options) -> None:
         self.model = model
         self.options = options
         self.log = Log()
@@ -182,6 +164,7 @@ class _Guard:
     def _over_iterator(self, name: str, step: Step, what: str) -> Any:
         model = self.model
         guarded = self._guarded(step, what, meter.find(self.options.budget))
+        self.log.begins()
         batches: keras_seams.Batches | None = None
 
         def function(iterator: Any) -> Any:
@@ -198,6 +181,7 @@ class _Guard:
                     break
                 try:
                     logs = guarded(data, batches.like)
+                    self.log.made_step()
                 except Unsupported as error:
                     rest = itertools.islice(batches, model.steps_per_execution - done - 1)
                     plain = self._given_up(name, str(error))
@@ -208,13 +192,11 @@ class _Guard:
         return function
 
     def _guarded(self, step: Step, what: str, found: meter.Meter | None) -> GuardedStep:
-        options = self.options
-        plan = options.plan if what == "train" else Plan()
-        allow = options.allow
+        options = self.options if what == "train" else replace(self.options, plan=Plan())
         remembered = remembered_for(what, found, self.model, getattr(self.model, "optimizer", None))
-        return GuardedStep(step, plan, allow, found, functools.partial(self.log.tell, of=what), remembered)
+        return GuardedStep(step, options, found, functools.partial(self.log.tell, of=what), remembered)
 
     def _given_up(self, name: str, reason: str) -> Any:
         """Plain Keras' function."""
-        warnings.warn(f"fitroom does not guard this model: {reason}. It runs as without fitroom.", stacklevel=3)
+        self.log.left_alone(f"the model {self.model.name}", reason)
         return keras_seams.plain_function(self.model, name)

@@ -1,18 +1,25 @@
-"""What happened to one guarded thing: its events, and the closing line about those not yet told."""
+"""What happened to one guarded thing: its events, and what is said of them."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import sys
+import time
+import warnings
 
 from fitroom.core import Event, RecordFile
 from fitroom.core.noun import Scalar
+from fitroom.devices import limits
 from fitroom.training.summary import closing_line
+
+_PROGRESS = 1.0  # seconds between two events about progress
 
 
 class Log:
     """Events as they happen; also in the Record that `FITROOM_RECORD` names.
+
+    Under `fitroom run` the supervisor reads them there and does the talking.
 
     Args:
         says_at_exit: whether to say the closing line when Python ends: nothing else tells when a loop is over.
@@ -22,6 +29,7 @@ class Log:
         self.says_at_exit = says_at_exit
         self.events: list[Event] = []
         self._said = 0
+        self._is_supervised = "FITROOM_RUN" in os.environ
         path = os.environ.get("FITROOM_RECORD")
         self._file = RecordFile(path) if path else None
 
@@ -36,5 +44,38 @@ class Log:
         """Say what has happened since the last time; nothing where nothing has."""
         line = closing_line(self.events[self._said :])
         self._said = len(self.events)
-        if line is not None:
+        if line is not None and not self._is_supervised:
             print(line, file=sys.stderr)
+
+    def left_alone(self, what: str, reason: str) -> None:
+        """Say that something runs as without fitroom, and why."""
+        if self._is_supervised:
+            self.tell("left_alone", what=what, reason=reason)
+        else:
+            warnings.warn(f"fitroom does not guard {what}: {reason}. It runs as without fitroom.", stacklevel=4)
+
+    def begins(self) -> None:
+        """Take down what the process uses before its first training; only the supervisor asks."""
+        if self._is_supervised and not _progress.has_begun:
+            _progress.has_begun = True
+            self.tell("training", **{use.what: use.used for use in limits.uses(os.getpid())})
+
+    def made_step(self) -> None:
+        """Count a step, and take the count down now and then; only the supervisor asks."""
+        if self._is_supervised:
+            _progress.steps += 1
+            now = time.monotonic()
+            if now - _progress.told >= _PROGRESS:
+                _progress.told = now
+                self.tell("progress", steps=_progress.steps)
+
+
+class _Progress:
+    """Of all trainings in this process."""
+
+    has_begun = False
+    steps = 0
+    told = 0.0
+
+
+_progress = _Progress()

@@ -1,0 +1,114 @@
+"""``fitroom run``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from fitroom.core import Event
+    from fitroom.supervisor.supervising import Job
+
+
+class Run:
+    """Run a training script so that it survives running out of memory.
+
+    The script runs as under plain Python, unmodified, in a process of its own. Every Keras training in it is guarded:
+    where memory suffices nothing changes; where it does not, batches go in slices or activations are computed again,
+    which makes the same updates. A process that memory kills is started again with settings that need less. What
+    happens is told on standard error and kept in a record; the exit code is the script's.
+    """
+
+    name = "run"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.usage = "fitroom run [OPTIONS] [-m] SCRIPT [ARGUMENTS …]"
+        parser.add_argument("--budget", metavar="SIZE", help="how much memory may be used, such as 8GiB")
+        parser.add_argument(
+            "--allow",
+            metavar="REMEDY",
+            action="append",
+            default=[],
+            help="a remedy that may change the math: micro_batch",
+        )
+        parser.add_argument(
+            "--plan", metavar="PLAN", help="what to do from the start, such as micro_batch=4 or recompute"
+        )
+        parser.add_argument("--record", metavar="DIR", help="the folder for the record; .fitroom/SCRIPT-N without it")
+        parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+        parser.add_argument("-v", "--verbose", action="store_true", help="say everything that happens")
+        parser.add_argument(
+            "-m", dest="is_module", action="store_true", help="SCRIPT is a module's name, as for python -m"
+        )
+        parser.add_argument("script", metavar="SCRIPT", help="the script to run")
+        parser.add_argument(
+            "arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER, help="the script's own arguments"
+        )
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run the script to its end, and pass its exit code on."""
+        from fitroom.report import run as report
+        from fitroom.supervisor.supervising import supervise
+
+        def tell(event: Event) -> None:
+            line = None if arguments.quiet else report.line(event, verbose=arguments.verbose)
+            if line is not None:
+                _say(line)
+
+        job = _job(arguments)
+        outcome = supervise(job, tell)
+        if not arguments.quiet or outcome.record.of("given_up"):
+            _say(report.account(outcome.record, outcome.code, outcome.folder, job.command))
+        return outcome.code if outcome.code >= 0 else _die_of(-outcome.code)
+
+
+def _say(text: str) -> None:
+    print(f"fitroom: {text}", file=sys.stderr, flush=True)
+
+
+def _job(arguments: argparse.Namespace) -> Job:
+    """What was asked for, checked before anything starts."""
+    from fitroom.remedies import read_allowed, read_plan
+    from fitroom.supervisor.supervising import Job
+
+    allow = tuple(name.strip() for names in arguments.allow for name in names.split(","))
+    read_allowed(allow)
+    read_plan(arguments.plan)
+    if not arguments.is_module:
+        _check_script(arguments.script)
+    return Job(
+        arguments.script, tuple(arguments.arguments), arguments.is_module, arguments.budget, allow, arguments.plan,
+        arguments.record,
+    )  # fmt: skip
+
+
+def _check_script(script: str) -> None:
+    import difflib
+    from pathlib import Path
+
+    from fitroom.errors import UsageError
+
+    path = Path(script)
+    if path.exists():
+        return
+    folder = path.parent
+    there = [str(folder / one.name) for one in folder.glob("*.py")] if folder.is_dir() else []
+    near = difflib.get_close_matches(str(path), there, 1)
+    hint = f"fitroom run {near[0]}" if near else "fitroom run train.py, with the path of your script"
+    raise UsageError("No such script", received=script, hint=hint)
+
+
+def _die_of(number: int) -> int:
+    """End as the script did: by the same signal, so that who started us sees what happened."""
+    import os
+    import resource
+    import signal
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 128 + number

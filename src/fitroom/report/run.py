@@ -1,0 +1,150 @@
+"""What is said of a run: a line when something happens, and the account at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fitroom.core import Event, Record
+from fitroom.core.noun import Scalar
+from fitroom.units import MIB, format_bytes
+
+_SILENT = {"progress", "training", "ended"}  # for the record only
+
+
+def line(event: Event, *, verbose: bool = False) -> str | None:
+    """One line about an event; None where it is for the record only, or for those who want to know everything."""
+    words = _LINES.get(event.kind)
+    if words is not None:
+        return words(event.data)
+    if not verbose or event.kind in _SILENT:
+        return None
+    return f"{event.kind}: " + ", ".join(
+        f"{key} {value}" for key, value in event.data.items() if value not in ("", None)
+    )
+
+
+def account(record: Record, code: int, folder: Path, command: Sequence[str]) -> str:
+    """What happened, what was changed, what the result is, where the Record is, and what to type next."""
+    troubles = _happened(record)
+    place = str(folder)
+    if not troubles:
+        return f"memory sufficed, and nothing was changed. Record: {place}"
+    rows = [("happened", "; ".join(troubles))]
+    changed = _changed(record)
+    rows.append(("changed", "; ".join(changed) or "nothing"))
+    rows.append(("result", _result(record, code)))
+    rows.append(("record", place))
+    rows.append(("next", _next(record, code, command)))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(["the account of this run", *(f"  {name:<{width}}  {text}" for name, text in rows)])
+
+
+# --- lines ------------------------------------------------------------------------------------------------------
+
+
+def _rung(data: dict[str, Scalar]) -> str:
+    of = f" in {data['of']}" if data.get("of") else ""
+    if data["remedy"] == "micro_batch":
+        return f"memory is short{of}: batches go on in slices of at most {data['size']}"
+    return f"memory is short{of}: activations are computed again instead of kept ({data['parts']} parts)"
+
+
+def _death(data: dict[str, Scalar]) -> str:
+    return f"the script's process died of memory ({data['evidence']})"
+
+
+def _restart(data: dict[str, Scalar]) -> str:
+    lost = "" if data["input"] else "; what it read from standard input cannot be read again"
+    return f"starting it again from the top, {_settings(data)}{lost}"
+
+
+def _settings(data: dict[str, Scalar]) -> str:
+    parts = []
+    if data["budget_mib"] is not None:
+        parts.append(f"with {format_bytes(int(data['budget_mib']) * MIB)} for tensors")
+    if int(data["slices"] or 1) > 1:
+        parts.append(f"batches in {data['slices']} slices, or recomputed")
+    return ", ".join(parts)
+
+
+_LINES = {
+    "rung": _rung,
+    "leaner_update": lambda data: "memory is short in the update: large weights are updated some rows at a time",
+    "not_recomputed": lambda data: f"activations are kept: {data['reason']}",
+    "left_alone": lambda data: f"does not guard {data['what']}: {data['reason']}",
+    "mapped": lambda data: (
+        f"{data['file']} does not fit into memory and is mapped instead"
+        + ("" if data["writable"] else ", for reading only")
+    ),
+    "setting_ignored": lambda data: f"{data['setting']} on {data['device']} has no effect: the budget's limit stands",
+    "record_elsewhere": lambda data: str(data["reason"]),
+    "death": _death,
+    "restart": _restart,
+}
+
+
+# --- the account ------------------------------------------------------------------------------------------------
+
+
+def _happened(record: Record) -> list[str]:
+    found = []
+    ooms, died = record.of("oom"), record.of("death")
+    if ooms:
+        found.append(f"a step ran out of memory {_times(len(ooms))}, and left no trace")
+    if died:
+        found.append(f"the process died of memory {_times(len(died))} ({died[-1].data['evidence']})")
+    if record.of("mapped"):
+        found.append("an array file did not fit into memory")
+    if (record.of("rung") or record.of("leaner_update")) and not ooms and not died:
+        found.append("memory was short, as planned for or known from an earlier run")
+    found += [f"{event.data['what']} ran unguarded" for event in record.of("left_alone")]
+    found += [f"{event.data['setting']} had no effect" for event in record.of("setting_ignored")]
+    return list(dict.fromkeys(found))
+
+
+def _changed(record: Record) -> list[str]:
+    found = []
+    for event in (*record.of("restart")[-1:], *record.of("rung"), *record.of("leaner_update"), *record.of("mapped")):
+        data = event.data
+        if event.kind == "restart":
+            found.append(f"started again from the top, {_settings(data)}")
+        elif event.kind == "rung" and data["remedy"] == "micro_batch":
+            found.append(f"{data.get('of', 'train')}: slices of at most {data['size']}")
+        elif event.kind == "rung":
+            found.append(f"{data.get('of', 'train')}: activations computed again instead of kept")
+        elif event.kind == "mapped":
+            found.append(f"{data['file']} mapped instead of read")
+        else:
+            found.append("large weights updated some rows at a time")
+    return list(dict.fromkeys(found))
+
+
+def _result(record: Record, code: int) -> str:
+    if code != 0:
+        return "none: the script did not come to its end"
+    inexact = [event for event in record.of("rung") if not event.data["exact"]]
+    if inexact:
+        return f"not that of whole batches, as you allowed: {inexact[-1].data['changed']}"
+    sliced = [event for event in record.of("rung") if event.data["remedy"] == "micro_batch"]
+    redrawn = any(event.data.get("random") for event in sliced) or any(
+        event.data.get("redrawn") for event in record.of("oom")
+    )
+    if redrawn:
+        return "that of plain Python, but for random layers, which drew other numbers of the same distribution"
+    if sliced:
+        return "that of plain Python with memory enough, up to float rounding"
+    return "exactly that of plain Python with memory enough"
+
+
+def _next(record: Record, code: int, command: Sequence[str]) -> str:
+    script = " ".join(command)
+    if code == 0:
+        return f"fitroom run {script}  (starts with what was found)"
+    if record.of("given_up"):
+        return f"a machine with more memory, a smaller input or batch, or: fitroom run --budget SIZE {script}"
+    return "the error above tells what to do"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

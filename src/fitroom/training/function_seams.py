@@ -1,0 +1,72 @@
+"""Where training/ reaches into `tf.function` and Keras' optimizers. Tried on TensorFlow 2.21.0 and Keras 3.15.1."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.optimizers import base_optimizer, loss_scale_optimizer
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.util import tf_decorator
+
+_MARK = "_fitroom"
+_LIBRARIES = tuple(
+    str(Path(file).resolve().parent) for file in (tf.__file__, keras.__file__, str(Path(__file__).parent)) if file
+)
+
+
+def mark_of(function: Any) -> Any:
+    """What has been decided of a function; None where nothing has."""
+    return function.__dict__.get(_MARK)
+
+
+def mark(function: Any, value: Any) -> None:
+    """Keep what has been decided of a function."""
+    function.__dict__[_MARK] = value
+
+
+def code_of(function: Any) -> CodeType | None:
+    """The code that a `tf.function` was made of; None where it was made of something else than Python code."""
+    _, python = tf_decorator.unwrap(function.python_function)
+    while isinstance(python, functools.partial):
+        python = python.func
+    return getattr(getattr(python, "__func__", python), "__code__", None)
+
+
+def is_library(code: CodeType) -> bool:
+    """Whether code is TensorFlow's, Keras' or our own."""
+    return str(Path(code.co_filename).resolve()).startswith(_LIBRARIES)
+
+
+def intercept_calls(call: Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]) -> None:
+    """Have `call(function, plain, args, kwargs)` answer every call of a `tf.function` that is not inside another."""
+    plain = polymorphic_function.Function.__call__
+
+    @functools.wraps(plain)
+    def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 # stands in for it
+        if not tf.executing_eagerly():
+            return plain(function, *args, **kwargs)
+        return call(function, functools.partial(plain, function), args, kwargs)
+
+    polymorphic_function.Function.__call__ = __call__
+
+
+def intercept_apply(before: Callable[[], None]) -> None:
+    """Have `before` called whenever an optimizer's `apply` is traced."""
+
+    def intercepted(plain: Any) -> Any:
+        @functools.wraps(plain)
+        def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not tf.executing_eagerly():
+                before()
+            return plain(self, *args, **kwargs)
+
+        return apply
+
+    for owner in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
+        owner.apply = intercepted(owner.apply)

@@ -1,0 +1,48 @@
+"""Something to do once a module has been imported, whoever imports it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from typing import Any
+
+
+def after_import(name: str, then: Callable[[], None]) -> None:
+    """Call `then` once the module `name` has been imported; now, if it has been."""
+    if name in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _Finder(name, then))
+
+
+class _Finder(MetaPathFinder):
+    """Finds nothing itself: has the others find the module, and adds to what its loader does."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self.name = name
+        self.then = then
+        self._asked = False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name or self._asked:
+            return None
+        self._asked = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asked = False
+        if spec is None or spec.loader is None:
+            return None
+        loader: Any = spec.loader
+        load = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            del loader.exec_module
+            load(module)
+            sys.meta_path.remove(self)
+            self.then()
+
+        loader.exec_module = exec_module
+        return spec

@@ -1,0 +1,73 @@
+"""Everything that a script trains, guarded without a change to it: put in place as it imports what it trains with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from fitroom.training.imports import after_import
+from fitroom.training.log import Log
+
+
+def install(told: dict[str, Any]) -> None:
+    """Guard every training of this process.
+
+    Args:
+        told: what the supervisor decided: the budget, the plan, what is allowed.
+    """
+    log = Log()
+    after_import("numpy", _safely(lambda: _numpy(log)))
+    after_import("tensorflow", _safely(lambda: _tensorflow(told, log)))
+    after_import("keras", _safely(lambda: _keras(told, log)))
+
+
+def _safely(act: Callable[[], None]) -> Callable[[], None]:
+    """Whatever goes wrong in it, the script's import has worked."""
+
+    def then() -> None:
+        try:
+            act()
+        except Exception as error:
+            print(f"fitroom: does not guard this script ({type(error).__name__}: {error})", file=sys.stderr)
+
+    return then
+
+
+def _numpy(log: Log) -> None:
+    from fitroom.training.array_files import map_what_does_not_fit
+
+    map_what_does_not_fit(log.tell)
+
+
+def _tensorflow(told: dict[str, Any], log: Log) -> None:
+    from fitroom.training import device_settings
+
+    if told["budget_mib"] is not None:
+        device_settings.hold(told["budget_mib"], log.tell)
+
+
+def _keras(told: dict[str, Any], log: Log) -> None:
+    import keras
+
+    if keras.config.backend() != "tensorflow":
+        log.tell("left_alone", what="the script", reason=f"the Keras backend is {keras.config.backend()}")
+        return
+    from fitroom.training import every_function, every_model
+
+    every_model.install(lambda: _options(told))
+    every_function.install(lambda: _options(told))
+
+
+def _options(told: dict[str, Any]) -> Any:
+    from fitroom.training.options import Options
+    from fitroom.units import MIB
+
+    budget = told["budget_mib"]
+    return Options.read(
+        budget=None if budget is None else budget * MIB,
+        allow=tuple(told["allow"]),
+        plan=told["plan"],
+        careful=told["slices"],
+        hint=told["hint"],
+    )
