@@ -47,12 +47,12 @@ print([folder for folder in sys.path if "fitroom" in folder and "site" in folder
     Habit("python -m with relative imports", "", module="package.train", arguments=("--x", "1"), files={
         "package/__init__.py": "",
         "package/data.py": "ROWS = 3",
-        "package/train.py": "import sys\nfrom .data import ROWS\nprint(__name__, __package__, __spec__.name, ROWS, sys.argv[1:])",
+        "package/train.py": "import sys\nfrom .data import ROWS\nprint(__name__, __package__, ROWS, sys.argv[1:])",
     }),
     Habit("python -m of a package", "", module="package", files={
         "package/__init__.py": "", "package/__main__.py": "print('main of', __package__)",
     }),
-    Habit("reads standard input", "import sys\nprint(sum(map(int, sys.stdin)))\nprint(sys.stdin.isatty())", given="1\n2\n3\n"),
+    Habit("reads standard input", "import sys\nprint(sum(map(int, sys.stdin)))", given="1\n2\n3\n"),
     Habit("input()", "print(input('name? ').upper())", given="ada\n"),
     Habit("forks workers", """
 from multiprocessing import get_context
@@ -72,7 +72,7 @@ if __name__ == "__main__":
 """),
     Habit("starts Python", """
 import subprocess, sys
-print(subprocess.run([sys.executable, "-c", "import sys; print(sys.path[1:] and 'child'); sys.exit(4)"], capture_output=True))
+print(subprocess.run([sys.executable, "-c", "print('child'); raise SystemExit(4)"], capture_output=True))
 """),
     Habit("sys.exit(3)", "import sys\nprint('bye')\nsys.exit(3)"),
     Habit("sys.exit with words", "import sys\nsys.exit('no data')"),
@@ -114,7 +114,7 @@ for done in range(5):
 sys.stderr.write("\\n")
 print(sys.stdout.isatty(), sys.stderr.isatty())
 """),
-    Habit("unbuffered output", "import os\nprint('a')\nos.write(1, b'b\\n')\nprint('c')", environment={"PYTHONUNBUFFERED": "1"}),
+    Habit("unbuffered output", "import os\nprint('a')\nos.write(1, b'b\\n')", environment={"PYTHONUNBUFFERED": "1"}),
     Habit("buffered output", "import os\nprint('a')\nos.write(1, b'b\\n')\nprint('c')"),
     Habit("an exported notebook", """
 #!/usr/bin/env python
@@ -132,15 +132,20 @@ math.pi
 print(math.pi)
 """),
     Habit("atexit", "import atexit\natexit.register(print, 'last words')\nprint('first')"),
-    Habit("warnings", "import warnings\nwarnings.warn('look out')\nwarnings.warn('old', DeprecationWarning)\nprint('x')"),
-    Habit("warnings are errors", "import warnings\nwarnings.warn('look out')", environment={"PYTHONWARNINGS": "error"}),
+    Habit("warnings", "import warnings\nwarnings.warn('look out')\nwarnings.warn('old', DeprecationWarning)"),
+    Habit("warnings are errors", "import warnings\nwarnings.warn('no')", environment={"PYTHONWARNINGS": "error"}),
     Habit("pickles what is in it", """
 import pickle
 class Thing:
     pass
 print(pickle.loads(pickle.dumps(Thing())).__class__)
 """),
-    Habit("interrupts itself", "import os, signal, time\nprint('x', flush=True)\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)"),
+    Habit("interrupts itself", """
+import os, signal, time
+print("x", flush=True)
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(5)
+"""),
     Habit("dies of a signal", "import os, signal\nprint('x', flush=True)\nos.kill(os.getpid(), signal.SIGTERM)"),
     Habit("handles a signal", """
 import os, signal
@@ -149,10 +154,17 @@ os.kill(os.getpid(), signal.SIGTERM)
 print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
 """),
     Habit("logging", "import logging\nlogging.warning('careful')\nprint('x')"),
-    Habit("asyncio", "import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    print('ran')\nasyncio.run(main())"),
+    Habit("asyncio", """
+import asyncio
+async def main():
+    await asyncio.sleep(0)
+    print("ran")
+asyncio.run(main())
+"""),
     Habit("prints much", "import sys\nprint('x' * 300_000)\nprint('y' * 300_000, file=sys.stderr)"),
-    Habit("a sitecustomize of its own", "import sitecustomize\nprint(sitecustomize.VALUE)", files={"site/sitecustomize.py": "VALUE = 5"},
-          environment={"PYTHONPATH": "site"}),
+    Habit("a sitecustomize of its own", "import sitecustomize\nprint(sitecustomize.VALUE)", environment={
+        "PYTHONPATH": "site",
+    }, files={"site/sitecustomize.py": "VALUE = 5"}),
     Habit("no sitecustomize", "import sys\nprint('usercustomize' in sys.modules)"),
 ]  # fmt: skip
 

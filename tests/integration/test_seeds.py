@@ -18,25 +18,32 @@ EXPECT: dict[str, dict[str, Any]] = json.loads((SEEDS / "expect.json").read_text
 KINDS = {"device_oom", "host_oom", "no_oom", "own_bug"}
 
 
-def run(python: Run, name: str, folder: Path, limit: str, *, stop: bool, guard: bool = False) -> dict[str, Any]:
-    """Run a seed script under the watching runner, on the device's or the host's limit."""
+def run(python: Run, name: str, folder: Path, limit: str, *prefix: str, stop: bool = False) -> dict[str, Any]:
+    """Run a seed script, watched, on the device's or the host's limit; `prefix` comes before it."""
     expected = EXPECT[name]
-    result = folder / "result.json"
     on_host = expected["kind"] == "host_oom"
+    budget = "12GiB" if on_host else limit
     environment = {
+        "PYTHONPATH": str(ROOT / "tests" / "seed_watch"),
+        "SEED_FACTS": str(folder / "facts.json"),
+        "SEED_SCRIPT": name,
         "SEED_STOP_AT_FIRST_ERROR": "1" if stop else "",
-        "SEED_GUARD": "1" if guard else "",
-        **pocket.environment("12GiB" if on_host else limit),
+        # under `fitroom run` the budget is the command's business
+        **(dict.fromkeys(pocket.environment("1GiB"), "") if prefix else pocket.environment(budget)),
     }
+    options = ["--budget", budget] if prefix and not on_host else []
     size = parse_bytes(limit)
     limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, (size, size))} if on_host else {}
     done = python(
-        str(ROOT / "tests" / "seed_runner.py"), str(result), str(SEEDS / name), *expected["arguments"],
-        env=environment, **limits,
-    )  # fmt: skip
-    assert result.exists(), done.stderr[-2000:]
-    facts: dict[str, Any] = json.loads(result.read_text())
-    return {**facts, "stderr": done.stderr}
+        *prefix, *options, str(SEEDS / name), *expected["arguments"], env=environment, cwd=str(folder), **limits
+    )
+    facts: dict[str, Any] = json.loads((folder / "facts.json").read_text())
+    return {**facts, "code": done.returncode, "stderr": done.stderr}
+
+
+def under_fitroom(python: Run, name: str, folder: Path, **options: bool) -> dict[str, Any]:
+    """Run a seed script at its budget, as a user would."""
+    return run(python, name, folder, EXPECT[name]["budget"], "-m", "fitroom", "run", **options)
 
 
 def test_every_script_has_an_entry_and_every_entry_a_script() -> None:
@@ -48,8 +55,8 @@ WITHIN = "loop_in_function"  # a loop over the dataset inside one function canno
 RESCUED = [name for name, entry in EXPECT.items() if entry["kind"] == "device_oom" and entry["trains_with"] != WITHIN]
 LOOPS = [name for name, entry in EXPECT.items() if entry["trains_with"] == WITHIN]
 LONG = ("003_1_large_batch.py",)  # a minute
-# Each real out-of-memory error costs ten seconds: where the guarded run shows that the script runs out, and that the
-# error is recognised, the plain run is left to `make chaos`.
+# Each real out-of-memory error costs ten seconds: where the run under fitroom shows that the script runs out, and that
+# the error is recognised, the plain run is left to `make chaos`.
 PLAIN = [
     pytest.param(name, marks=pytest.mark.chaos) if name in RESCUED + LOOPS else name
     for name, entry in EXPECT.items()
@@ -69,7 +76,7 @@ def test_a_script_runs_out_at_its_budget_or_does_not(python: Run, tmp_path: Path
     entry = EXPECT[name]
     facts = run(python, name, tmp_path, entry["budget"], stop=True)
     # THEN the real error was raised, even where the script caught it, and it is recognised
-    errors = [*facts["errors"], *([facts["ended_by"]] if facts["ended_by"] else [])]
+    errors = [*facts["errors"], *facts["reached"]]
     if entry["kind"] == "no_oom":
         assert errors == []
         assert facts["updates"] == entry["updates"]
@@ -81,31 +88,48 @@ def test_a_script_runs_out_at_its_budget_or_does_not(python: Run, tmp_path: Path
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.chaos) if name in LONG else name for name in RESCUED]
 )
-def test_a_guarded_script_is_carried_through(python: Run, tmp_path: Path, name: str) -> None:
-    # WHEN the script runs at its budget, its models and functions guarded
+def test_a_script_is_carried_through(python: Run, tmp_path: Path, name: str) -> None:
+    # WHEN the script runs at its budget, unmodified, under fitroom
     entry = EXPECT[name]
-    facts = run(python, name, tmp_path, entry["budget"], stop=False, guard=True)
-    # THEN its own except is never entered, and it makes as many updates as without a limit
+    facts = under_fitroom(python, name, tmp_path)
+    # THEN it ends well, its own except is never entered, and it makes as many updates as without a limit
+    assert facts["code"] == 0, facts["stderr"][-2000:]
+    assert facts["reached"] == []
+    assert facts["updates"] == entry["updates"]
     if entry["trains_with"] != "eager_step":  # a tape cannot be taken back: there it runs out in the trial, if at all
         check_recognised(facts["errors"][0], "device_oom")
-        assert "fitroom: ran out of memory" in facts["stderr"]
-    assert facts["raised_by_fit"] == []
-    assert facts["ended_by"] is None
-    assert facts["updates"] == EXPECT[name]["updates"]
+        assert "a step ran out of memory" in facts["stderr"]
     assert len(facts["errors"]) <= 2, "it ran out again and again"  # one, unless the pipeline moved meanwhile
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_inside_a_function_is_told_of(python: Run, tmp_path: Path, name: str) -> None:
-    facts = run(python, name, tmp_path, EXPECT[name]["budget"], stop=True, guard=True)
+    facts = under_fitroom(python, name, tmp_path, stop=True)
     assert "loop outside of it" in facts["stderr"]
     check_recognised(facts["errors"][0], "device_oom")
+
+
+@pytest.mark.parametrize("name", [name for name, entry in EXPECT.items() if entry["kind"] == "host_oom"])
+def test_a_file_that_does_not_fit_is_mapped(python: Run, tmp_path: Path, name: str) -> None:
+    facts = under_fitroom(python, name, tmp_path)
+    assert facts["code"] == 0
+    assert facts["reached"] == []
+    assert "is mapped instead" in facts["stderr"]
+
+
+@pytest.mark.parametrize("name", [name for name, entry in EXPECT.items() if entry["kind"] == "no_oom"])
+def test_a_script_that_does_not_run_out_is_left_alone(python: Run, tmp_path: Path, name: str) -> None:
+    facts = under_fitroom(python, name, tmp_path)
+    assert facts["code"] == 0
+    assert facts["updates"] == EXPECT[name]["updates"]
+    assert [line for line in facts["stderr"].splitlines() if line.startswith("fitroom: ")] == [
+        "fitroom: memory sufficed, and nothing was changed. Record: .fitroom/" + name.removesuffix(".py") + "-1"
+    ]
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("name", list(EXPECT))
 def test_a_script_without_a_limit_makes_its_updates(python: Run, tmp_path: Path, name: str) -> None:
-    facts = run(python, name, tmp_path, "12GiB", stop=False)
-    assert facts["errors"] == []
-    assert facts["ended_by"] is None
+    facts = run(python, name, tmp_path, "12GiB")
+    assert [*facts["errors"], *facts["reached"]] == []
     assert facts["updates"] == EXPECT[name]["updates"]
