@@ -31,4 +31,4 @@ def _time(name: str, jit: bool) -> Ratio:
         return lambda: model.fit(chosen.x, chosen.y, batch_size=chosen.batch, verbose=0)
 
     title = f"{name}{', XLA' if jit else ''}, time of an epoch: guarded ÷ plain"
-    return interleaved(title, epoch(guarded), epoch(plain), pairs=11, goal=1.03)
+    return interleaved(title, epoch(guarded), epoch(plain), pairs=21, goal=1.03)

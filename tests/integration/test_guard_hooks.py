@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +189,14 @@ def test_the_closing_line_and_the_record_tell_what_was_done(
     assert "slices of at most 4" in error
     assert "random layers drew other numbers" in error
     assert fitroom.Record.read(tmp_path / "record.jsonl").events == events(model)
+
+
+def test_an_iterator_is_not_kept_alive() -> None:
+    # Its threads and buffers would be, until the next fit.
+    model = fitroom.guard(make("cnn_layer_norm", "adam"))
+    iterator: Any = iter(tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(BATCH))
+    alive = weakref.ref(iterator)
+    model.make_train_function()(iterator)
+    del iterator
+    gc.collect()
+    assert alive() is None

@@ -7,18 +7,23 @@ import argparse
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
     from typing import Any
 
     from rich.console import Console
 
-BUDGET = "150MiB"
+STEP_BUDGET = "150MiB"
+BUDGET = "110MiB"
+ENOUGH = "4GiB"
 
 
 class Demo:
-    """Watch a training run out of memory for real, without a GPU, and be carried through.
+    """Watch trainings run out of memory for real, without a GPU, and be carried through.
 
-    A small CNN gets a batch that does not fit its device: under plain Keras, guarded, and guarded where slices
-    keep the math. Takes about a minute; nothing is written.
+    A script trains two small CNNs in a loop, on a device that is too small for their batches: under plain Python, which
+    it kills, and unmodified under fitroom run. The weights are then compared with those of a run with memory enough.
+    Takes about a minute and a half; nothing is left behind.
     """
 
     name = "demo"
@@ -29,91 +34,130 @@ class Demo:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Run the trainings, each in a process of its own, and show what happened."""
+        import json
+        import tempfile
+        from pathlib import Path
+
         from rich.console import Console
 
-        result: dict[str, Any] = {}
-        with Console(stderr=True).status("") as status:
-            for name, (mode, budget, words) in _RUNS.items():
-                status.update(f"{words} (running out takes ten seconds: TensorFlow waits for memory to come free) …")
-                result[name] = _train(mode, budget)
-        result["difference"] = _difference(result["carried"].pop("weights"), result["unlimited"].pop("weights"))
+        _check_tensorflow()
+        with tempfile.TemporaryDirectory(prefix="fitroom-demo-") as folder:
+            show = Console(quiet=arguments.json)
+            result = _watch(Path(folder), show, Console(stderr=True))
         if arguments.json:
-            import json
-
             print(json.dumps(result, indent=2))
-        else:
-            _show(Console(), result)
         return 0
 
 
-_RUNS = {
-    "plain": ("plain", BUDGET, f"A CNN trains under plain Keras, within {BUDGET}"),
-    "guarded": ("guarded", BUDGET, f"The same, guarded, within {BUDGET}"),
-    "carried": ("carried", BUDGET, f"With layers that treat samples independently, guarded, within {BUDGET}"),
-    "unlimited": ("carried", "4GiB", "The same with memory enough"),
-}
-
-
-def _train(mode: str, budget: str) -> dict[str, Any]:
+def _watch(folder: Path, show: Console, progress: Console) -> dict[str, Any]:
+    """Run everything, showing each part as it is done."""
     import json
+
+    waits = "(running out takes ten seconds: TensorFlow waits for memory to come free)"
+    with progress.status(f"A step that does not fit, under plain Keras {waits} …") as status:
+        done = _python(folder / "step", STEP_BUDGET, "-m", "fitroom.demo.failed_step")
+        step = json.loads(done.stdout.splitlines()[-1])
+        _show_step(show, step)
+        status.update(f"A loop of trainings under plain Python, within {BUDGET} {waits} …")
+        plain = _loop(folder / "plain", BUDGET)
+        _show_plain(show, plain)
+        status.update(f"The same script under fitroom run, within {BUDGET} {waits} …")
+        ours = _loop(folder / "fitroom", None, "-m", "fitroom", "run", "--budget", BUDGET)
+        _show_ours(show, ours)
+        status.update("The same script under plain Python, with memory enough …")
+        _loop(folder / "enough", ENOUGH)
+    differences = _differences(folder / "fitroom", folder / "enough")
+    _show_differences(show, differences)
+    return {"step": step, "plain": plain, "fitroom": ours, "differences": differences}
+
+
+def _loop(folder: Path, budget: str | None, *prefix: str) -> dict[str, Any]:
+    from pathlib import Path
+
+    from fitroom import demo
+
+    script = Path(demo.__file__).with_name("loop.py")
+    done = _python(folder, budget, *prefix, str(script), ".", check=bool(prefix) or budget == ENOUGH)
+    return {"code": done.returncode, "printed": done.stdout.splitlines(), "said": done.stderr.strip().splitlines()}
+
+
+def _python(folder: Path, budget: str | None, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run Python in `folder`, on a pocket device of `budget`."""
     import os
     import subprocess
     import sys
 
-    from fitroom import versions
     from fitroom.devices import pocket
-    from fitroom.errors import FitroomError, MissingPackage
+    from fitroom.errors import FitroomError
+
+    folder.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in (pocket.SWITCH, pocket.LIMIT)}
+    environment |= pocket.environment(budget) if budget is not None else {}
+    # Quiet, on the CPU, and running out anew each time.
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "FITROOM_CACHE": "off"}
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, cwd=folder, capture_output=True, text=True, check=False
+    )
+    if check and done.returncode != 0:
+        tail = "\n".join(done.stderr.splitlines()[-15:])
+        raise FitroomError(f"The demo's training failed with exit code {done.returncode}", received=f"\n{tail}\n")
+    return done
+
+
+def _check_tensorflow() -> None:
+    from fitroom import versions
+    from fitroom.errors import MissingPackage
 
     if versions.tensorflow(versions.installed()) is None:
         hint = "pip install 'fitroom[tf]'"
         raise MissingPackage("The demo trains with TensorFlow, which is not installed", hint=hint)
-    environment = {
-        **os.environ,
-        **pocket.environment(budget),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "CUDA_VISIBLE_DEVICES": "",
-        "FITROOM_CACHE": "off",  # it is to run out anew each time
-    }
-    command = [sys.executable, "-m", "fitroom.demo.training", mode]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        tail = "\n".join(done.stderr.splitlines()[-15:])
-        raise FitroomError(f"The demo's training failed with exit code {done.returncode}", received=f"\n{tail}\n")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
-def _difference(ours: list[list[float]], theirs: list[list[float]]) -> float:
-    """The largest difference of any weight, relative to the largest weight."""
-    pairs = [(a, b) for x, y in zip(ours, theirs, strict=True) for a, b in zip(x, y, strict=True)]
-    return max(abs(a - b) for a, b in pairs) / max(abs(b) for _, b in pairs)
+def _differences(ours: Path, theirs: Path) -> dict[str, float]:
+    """For each training, the largest difference of any weight, relative to the largest weight."""
+    import numpy as np
+
+    found = {}
+    for path in sorted(theirs.glob("*.npz")):
+        with np.load(path) as wanted, np.load(ours / path.name) as got:
+            largest = max(float(abs(wanted[name]).max()) for name in wanted)
+            found[path.stem] = max(float(abs(wanted[name] - got[name]).max()) for name in wanted) / largest
+    return found
 
 
-def _show(console: Console, result: dict[str, Any]) -> None:
+# --- what is shown -------------------------------------------------------------------------------------------------
+
+
+def _show_step(console: Console, step: dict[str, Any]) -> None:
     from fitroom.report.terminal import changed_variables
     from fitroom.units import format_bytes
 
-    plain, guarded, carried = result["plain"], result["guarded"], result["carried"]
-    variables = [(*one["name"].split("|", 1), one["changed"]) for one in plain["variables"]]
-    count = len(variables)
-    wanted = format_bytes(plain["wanted_bytes"]) if plain["wanted_bytes"] else "more"
-    console.rule("[bold]Plain Keras[/]", align="left")
-    console.print(f"The step ran out of memory: it wanted {wanted} that its {BUDGET} no longer had.")
-    console.print(f"[dim]{plain['evidence']}[/]", soft_wrap=True, highlight=False)
+    variables = [(*one["name"].split("|", 1), one["changed"]) for one in step["variables"]]
+    wanted = format_bytes(step["wanted_bytes"]) if step["wanted_bytes"] else "more"
+    console.rule("[bold]A step that does not fit, under plain Keras[/]", align="left")
+    console.print(f"It ran out of memory: it wanted {wanted} that its {STEP_BUDGET} no longer had.")
     console.print(changed_variables(variables))
     console.print(
-        f"{sum(one['changed'] for one in plain['variables'])} of {count} variables are no longer what they were, "
-        "though the step failed: catch the error, take a smaller batch and go on, and you train another model."
+        f"{sum(one['changed'] for one in step['variables'])} of {len(variables)} variables are no longer what they "
+        "were, though the step failed: catch the error, take a smaller batch and go on, and you train another model.\n"
     )
+
+
+def _show_plain(console: Console, plain: dict[str, Any]) -> None:
+    console.rule(f"[bold]A loop of trainings: python loop.py, within {BUDGET}[/]", align="left")
+    error = next((line for line in reversed(plain["said"]) if "ResourceExhausted" in line), "")
+    console.print(f"Exit code {plain['code']}. [dim]{error[:160]} …[/]\n", highlight=False)
+
+
+def _show_ours(console: Console, ours: dict[str, Any]) -> None:
+    console.rule(f"[bold]The same script: fitroom run --budget {BUDGET} loop.py[/]", align="left")
+    for line in (*ours["printed"], *ours["said"]):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print()
-    console.rule("[bold]fitroom.guard(model)[/]", align="left")
-    console.print(f"{sum(one['changed'] for one in guarded['variables'])} of {count} variables changed. It says:")
-    console.print(f"[dim]{guarded['message']}[/]", highlight=False)
-    console.print()
-    console.rule("[bold]fitroom.guard(model), with LayerNormalization and no Dropout[/]", align="left")
-    times = "once" if carried["out_of_memory"] == 1 else f"{carried['out_of_memory']} times"
-    console.print(
-        f"Carried through: ran out of memory {times}, then ran in slices of at most {carried['slice']}, and made "
-        f"{carried['updates']} updates. Its weights are those of a run with memory enough, to within "
-        f"{result['difference']:.0e} of the largest weight."
-    )
+
+
+def _show_differences(console: Console, differences: dict[str, float]) -> None:
+    console.rule("[bold]Are the weights those of a run with memory enough?[/]", align="left")
+    for name, difference in differences.items():
+        words = "bit for bit the same" if difference == 0 else f"the same to within {difference:.0e} of the largest"
+        console.print(f"{name}: {words}.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,10 +97,15 @@ class RecordFile:
     """Appends events to a record, one whole line each.
 
     A folder that is full or read-only is reported once and never stops the training.
+
+    Args:
+        path: the file; a record that is there is continued.
+        complain: takes the report; a warning without it.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, complain: Callable[[str], object] | None = None) -> None:
         self.path = Path(path)
+        self._complain = complain or _warn
         self._descriptor: int | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,8 +147,8 @@ class RecordFile:
 
     def _give_up(self, error: OSError) -> None:
         self.close()
-        warnings.warn(
-            f"fitroom cannot write its record to {self.path} ({error.strerror}); the training goes on without it.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        self._complain(f"cannot write its record to {self.path} ({error.strerror}); the training goes on without it.")
+
+
+def _warn(what: str) -> None:
+    warnings.warn(f"fitroom {what}", RuntimeWarning, stacklevel=5)

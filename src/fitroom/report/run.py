@@ -79,6 +79,7 @@ _LINES = {
     ),
     "setting_ignored": lambda data: f"{data['setting']} on {data['device']} has no effect: the budget's limit stands",
     "record_elsewhere": lambda data: str(data["reason"]),
+    "record_lost": lambda data: str(data["reason"]),
     "death": _death,
     "restart": _restart,
 }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import auto_control_deps_utils, func_graph
 from tensorflow.python.ops import handle_data_util
+from tensorflow.python.util import tf_decorator
 
 from fitroom.steps.replacing import replaced
 
@@ -36,6 +39,14 @@ def python_of(function: Any) -> Any:
         return tf.autograph.to_graph(python)
     except (ValueError, TypeError, NotImplementedError):  # no source to convert: a lambda, a builtin
         return python
+
+
+def code_of(function: Any) -> CodeType | None:
+    """The code of a function, or of what a `tf.function` was made of; None where that is no Python code."""
+    _, python = tf_decorator.unwrap(function.python_function if is_function(function) else function)
+    while isinstance(python, functools.partial):
+        python = python.func
+    return getattr(getattr(python, "__func__", python), "__code__", None)
 
 
 def is_compiled_by_xla(function: Any) -> bool:

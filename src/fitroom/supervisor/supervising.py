@@ -96,7 +96,7 @@ class _Run:
         self.input = _Input()
         self.events: list[Event] = []
         self._path = (folder / run_folder.RECORD).absolute()
-        self._file = RecordFile(self._path)
+        self._file = RecordFile(self._path, lambda reason: self._take(Event.now("record_lost", reason=reason)))
         self._read = 0  # bytes of the record
         self._stops = 0  # how often the user asked for an end
 

@@ -25,12 +25,13 @@ class _Watch:
 
 def install(options: Callable[[], Any]) -> None:
     """Guard every function that applies gradients, with these options."""
+    from fitroom.steps import graph_seams
     from fitroom.training import function_seams
 
     def call(function: Any, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mark = function_seams.mark_of(function)
         if mark is None:
-            mark = _first_mark(function_seams.code_of(function))
+            mark = _first_mark(graph_seams.code_of(function))
             if mark is _GUARD:
                 mark = _guarded(function, options(), plain)
             function_seams.mark(function, mark)

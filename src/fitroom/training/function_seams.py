@@ -12,7 +12,6 @@ import keras
 import tensorflow as tf
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
-from tensorflow.python.util import tf_decorator
 
 _MARK = "_fitroom"
 _LIBRARIES = tuple(
@@ -28,14 +27,6 @@ def mark_of(function: Any) -> Any:
 def mark(function: Any, value: Any) -> None:
     """Keep what has been decided of a function."""
     function.__dict__[_MARK] = value
-
-
-def code_of(function: Any) -> CodeType | None:
-    """The code that a `tf.function` was made of; None where it was made of something else than Python code."""
-    _, python = tf_decorator.unwrap(function.python_function)
-    while isinstance(python, functools.partial):
-        python = python.func
-    return getattr(getattr(python, "__func__", python), "__code__", None)
 
 
 def is_library(code: CodeType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -148,7 +149,7 @@ class GuardedFunction:
             random_layers=lambda: mixing.random_layers(self.model) if self.model is not None else [],
         )
         found = meter.find(self.options.budget)
-        remembered = remembered_for("step", found, self.model, self.optimizer, self.name)
+        remembered = remembered_for("step", found, self.model, self.optimizer, _identity(self.function))
         hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
         tell = functools.partial(self._log.tell, of=self.name)
         return GuardedStep(step, self.options, found, tell, remembered, hint)
@@ -156,6 +157,14 @@ class GuardedFunction:
     def _give_up(self, reason: str) -> None:
         self._given_up = True
         self._log.left_alone(self.name, reason)
+
+
+def _identity(function: Any) -> str:
+    """What tells a function from others of the same name: where it is, and what it does."""
+    code = graph_seams.code_of(function)
+    if code is None:
+        return repr(type(function))
+    return f"{code.co_filename}:{code.co_name}:{hashlib.sha256(code.co_code).hexdigest()}"
 
 
 class _FunctionStep(OwnStep):

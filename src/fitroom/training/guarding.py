@@ -169,7 +169,7 @@ class _Guard:
 
         def function(iterator: Any) -> Any:
             nonlocal batches
-            if batches is None or batches.source is not iterator:
+            if batches is None or not batches.are_of(iterator):
                 batches = keras_seams.Batches(iterator)
             logs = None
             for done in range(model.steps_per_execution):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -148,7 +149,8 @@ def bytes_of_outputs(model: Any) -> int | None:
 class Batches:
     """The batches of an iterator, one by one, with absent parts as None; `StopIteration` at the end of the data.
 
-    Asks TensorFlow's own iterators directly: their Python side costs a third of what a small step takes.
+    Asks TensorFlow's own iterators directly: their Python side costs a third of what a small step takes. Does not keep
+    the iterator alive: with it go its threads and buffers, and when they go is up to Keras.
 
     Attributes:
         like: what the batches are like, as plain Keras would trace for them; None where the iterator does not tell.
@@ -157,15 +159,21 @@ class Batches:
     def __init__(self, iterator: Any) -> None:
         import tensorflow as tf
 
-        self.source = iterator
+        self._source = weakref.ref(iterator)
         self.like = getattr(iterator, "element_spec", None)
         specs = tf.nest.flatten(self.like) if self.like is not None else []
-        resource = getattr(iterator, "_iterator_resource", None)
-        self._get: Callable[[], list[Any]] | None = None
-        if resource is not None and specs and all(type(spec) is tf.TensorSpec for spec in specs):
-            types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
-            get_next = tf.raw_ops.IteratorGetNext
-            self._get = lambda: get_next(iterator=resource, output_types=types, output_shapes=shapes)
+        self._is_tensorflows = (
+            getattr(iterator, "_iterator_resource", None) is not None
+            and bool(specs)
+            and all(type(spec) is tf.TensorSpec for spec in specs)
+        )
+        self._types = [getattr(spec, "dtype", None) for spec in specs]
+        self._shapes = [getattr(spec, "shape", None) for spec in specs]
+        self._get_next = tf.raw_ops.IteratorGetNext
+
+    def are_of(self, iterator: Any) -> bool:
+        """Whether they are this iterator's."""
+        return self._source() is iterator
 
     def __iter__(self) -> Batches:
         return self
@@ -173,10 +181,15 @@ class Batches:
     def __next__(self) -> Any:
         import tensorflow as tf
 
-        if self._get is not None:
+        iterator = self._source()
+        if iterator is None:
+            raise StopIteration
+        if self._is_tensorflows:
+            resource = iterator._iterator_resource
             try:
-                return tf.nest.pack_sequence_as(self.like, self._get())
+                flat = self._get_next(iterator=resource, output_types=self._types, output_shapes=self._shapes)
             except tf.errors.OutOfRangeError:
                 raise StopIteration from None
-        data = next(self.source)
+            return tf.nest.pack_sequence_as(self.like, flat)
+        data = next(iterator)
         return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)

@@ -31,7 +31,7 @@ class Log:
         self._said = 0
         self._is_supervised = "FITROOM_RUN" in os.environ
         path = os.environ.get("FITROOM_RECORD")
-        self._file = RecordFile(path) if path else None
+        self._file = RecordFile(path, _say if self._is_supervised else None) if path else None
 
     def tell(self, kind: str, **data: Scalar) -> None:
         """Take an event into the record."""
@@ -68,6 +68,10 @@ class Log:
             if now - _progress.told >= _PROGRESS:
                 _progress.told = now
                 self.tell("progress", steps=_progress.steps)
+
+
+def _say(what: str) -> None:
+    print(f"fitroom: {what}", file=sys.stderr)
 
 
 class _Progress:

@@ -1,0 +1,69 @@
+"""`fitroom run` on a terminal: the script sees one, and keys reach it once."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+def on_a_terminal(folder: Path, script: str, keys: dict[str, bytes]) -> tuple[str, int]:
+    """What a script under fitroom shows on a terminal, and its end; `keys` are pressed when their words appear."""
+    (folder / "script.py").write_text(script)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execv(sys.executable, [sys.executable, "-m", "fitroom", "run", "script.py"])
+    seen, waiting, until = b"", dict(keys), time.monotonic() + 60
+    while time.monotonic() < until:
+        if select.select([terminal], [], [], 0.2)[0]:
+            try:
+                seen += os.read(terminal, 4096)
+            except OSError:  # its last process has gone
+                break
+        for words in [words for words in waiting if words.encode() in seen]:
+            os.write(terminal, waiting.pop(words))
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    return seen.decode().replace("\r\n", "\n"), os.waitstatus_to_exitcode(status)
+
+
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+class TestTerminal:
+    def test_the_script_sees_a_terminal_of_the_same_size(self, tmp_path: Path) -> None:
+        script = """
+import os, sys
+print([stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)])
+print(os.get_terminal_size(1) == os.get_terminal_size(2))
+sys.stderr.write("10 %\\r20 %\\n")
+name = input("name? ")
+print("hello", name)
+"""
+        seen, code = on_a_terminal(tmp_path, script, {"name? ": b"ada\n"})
+        assert "[True, True, True]\nTrue\n" in seen
+        assert "10 %\r20 %\n" in seen
+        assert "hello ada\n" in seen
+        assert code == 0
+
+    def test_ctrl_c_reaches_the_script_once(self, tmp_path: Path) -> None:
+        script = """
+import time
+print("ready", flush=True)
+count = 0
+until = time.monotonic() + 2
+while time.monotonic() < until:
+    try:
+        time.sleep(0.1)
+    except KeyboardInterrupt:
+        count += 1
+        until = time.monotonic() + 1
+print("interrupted", count)
+"""
+        seen, code = on_a_terminal(tmp_path, script, {"ready": b"\x03"})
+        assert "interrupted 1\n" in seen
+        assert code == 0
