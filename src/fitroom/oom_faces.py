@@ -167,6 +167,13 @@ FACES = (
         "C++ code got no memory from the host and aborted the process.",
     ),
     _face(
+        "allocator-check",
+        None,
+        r"allocator\w*\.(?:cc|h):\d+\]\s+Check failed",
+        "TensorFlow's allocator found itself in a state that cannot be, and aborted the process. Seen after an "
+        "out-of-memory error in a program that XLA compiled.",
+    ),
+    _face(
         "torch-cpu",
         _HOST,
         r"DefaultCPUAllocator: (?:not enough memory|can't allocate memory)",

@@ -12,7 +12,8 @@ from fitroom.supervisor.less import Host, Settings, less
 from fitroom.units import GIB, MIB
 
 BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
-CHECK = "F0000 00:00:1 bfc_allocator.cc:900] Check failed: c->in_use() && (c->bin_num == kInvalidBinNum)\n"
+CHECK = "F0000 00:00:1794816582.603389 13836 bfc_allocator.cc:711] Check failed: h != kInvalidChunkHandle\n"
+CHECK += "    @     0x7fadad499605  TFE_DeleteTensorHandle\n" * 100
 ALLOCATOR = (
     "W bfc_allocator.cc:512] Allocator (bfc_cpu_allocator_for_gpu) ran out of memory trying to allocate 64.00MiB\n"
 )
@@ -42,6 +43,7 @@ def full(share: float) -> Use:
         (-9, "", 0, None, False),
         (-11, "", 0, full(0.5), False),
         (-11, BAD_ALLOC, 0, None, True),
+        (-6, ALLOCATOR + ASSERT, 0, None, False),
         (1, "MemoryError\n", 1, full(0.99), False),
         (1, ALLOCATOR, 0, None, False),
         (-15, ALLOCATOR, 0, full(0.99), False),
@@ -55,6 +57,14 @@ def test_memory_only_on_evidence(code: int, said: str, kills: int, last: Use | N
         assert found.is_memory
         assert found.certain
         assert found.evidence
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "of_memory"),
+    [(-11, 0.2, True), (139, 1.0, True), (-6, 0.1, True), (-11, 30.0, False), (-11, None, False), (1, 0.1, False)],
+)
+def test_a_crash_right_after_the_allocator_ran_out_is_memory(code: int, seconds: float | None, of_memory: bool) -> None:
+    assert (deaths.of_memory(code, "", ran_out=seconds) is not None) == of_memory
 
 
 class TestLess:
@@ -76,6 +86,14 @@ class TestLess:
             assert after.slices > before.slices
             assert (after.budget_mib or 0) <= (before.budget_mib or 0)
             assert (after.budget_mib or 0) >= 16
+
+    def test_a_limit_on_address_space_leaves_few_arenas(self) -> None:
+        settings = less(Settings(), Host(4 * GIB, GIB, is_address_space=True), on_gpu=False)
+        assert settings is not None
+        assert settings.few_arenas
+        again = less(settings, Host(4 * GIB, GIB), on_gpu=False)
+        assert again is not None
+        assert again.few_arenas
 
     def test_on_a_gpu_the_limit_stays_and_batches_are_cut(self) -> None:
         assert less(Settings(4096), Host(GIB, 0), on_gpu=True) == Settings(4096, 4)

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from fitroom.devices import host
 
+ADDRESS_SPACE = "ulimit -v"
 NEARLY_ALL = 0.9  # of a limit: a kill that follows was for memory
+_AS, _DATA = resource.RLIMIT_AS, resource.RLIMIT_DATA
 
 
 class Use(NamedTuple):
@@ -32,24 +34,23 @@ class Use(NamedTuple):
 
 
 def uses(pid: int, root: Path = Path("/")) -> list[Use]:
-    """What a process and its neighbours use of each limit that binds it; nothing once it has ended."""
+    """What a process and its neighbours use of each limit that binds it; nothing once it is ending."""
     try:
-        status = (root / f"proc/{pid}/status").read_text()
+        lines = [line.split() for line in (root / f"proc/{pid}/status").read_text().splitlines()]
     except OSError:
         return []
-    return [*_own(pid, status), _shared(root)]
-
-
-def _own(pid: int, status: str) -> Iterator[Use]:
-    lines = (line.split() for line in status.splitlines())
     kib = {line[0]: int(line[1]) for line in lines if len(line) == 3 and line[2] == "kB"}
-    for which, field, flag in ((resource.RLIMIT_AS, "VmSize:", "-v"), (resource.RLIMIT_DATA, "VmData:", "-d")):
+    return [*_own(pid, kib), _shared(root)] if kib else []
+
+
+def _own(pid: int, kib: dict[str, int]) -> Iterator[Use]:
+    for which, field, what in ((_AS, "VmSize:", ADDRESS_SPACE), (_DATA, "VmData:", "ulimit -d")):
         try:
             limit, _ = resource.prlimit(pid, which)
         except OSError:  # it has ended, or has become another user's
             continue
         if limit > 0 and field in kib:  # -1 is "no limit"
-            yield Use(f"ulimit {flag}", limit, kib[field] * 1024)
+            yield Use(what, limit, kib[field] * 1024)
 
 
 def _shared(root: Path) -> Use:

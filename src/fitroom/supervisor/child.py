@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import NamedTuple
 
 from fitroom import oom
 from fitroom.devices import host, limits
 from fitroom.supervisor import deaths
 from fitroom.supervisor.streams import Copy, is_own
+
+DUMPS = "TF_BFC_MEMORY_DUMP"  # where TensorFlow's allocator writes down that it has run out
 
 
 class Ended(NamedTuple):
@@ -19,12 +24,12 @@ class Ended(NamedTuple):
     Attributes:
         code: its exit code, negative for a signal.
         death: what it ran out of, if it died of memory.
-        last: what was used of its nearest limit, shortly before.
+        last: what was used of the limits that bind it, shortly before.
     """
 
     code: int
     death: oom.Exhaustion | None
-    last: limits.Use | None
+    last: list[limits.Use]
 
 
 class Child:
@@ -36,11 +41,22 @@ class Child:
         arguments: what to type after ``python``.
         environment: its environment.
         descriptors: what it shall have of our open files.
+        dumps: the folder in which TensorFlow's allocator writes down that it has run out; made, if it can be.
     """
 
-    def __init__(self, arguments: list[str], environment: dict[str, str], descriptors: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        descriptors: tuple[int, ...] = (),
+        dumps: Path | None = None,
+    ) -> None:
+        self._dumps = dumps
+        if dumps is not None:
+            with contextlib.suppress(OSError):
+                dumps.mkdir(exist_ok=True)
         self._kills = host.memory_kills()
-        self._last: limits.Use | None = None
+        self._last: list[limits.Use] = []
         self._errors = Copy(sys.stderr)
         self._output = None if is_own(sys.stdout, 1) else Copy(sys.stdout)
         copies = [one for one in (self._errors, self._output) if one is not None]
@@ -63,13 +79,23 @@ class Child:
         """How it ended; None while it runs. Asked now and then, it also watches memory."""
         code = self._process.poll()
         if code is None:
-            self._last = max(limits.uses(self._process.pid), key=lambda use: use.share, default=self._last)
+            self._last = limits.uses(self._process.pid) or self._last
             return None
         said = self._errors.wait()
         if self._output is not None:
             self._output.wait()
         kills = host.memory_kills() - self._kills
-        return Ended(code, deaths.of_memory(code, said, kills=kills, last=self._last), self._last)
+        nearest = max(self._last, key=lambda use: use.share, default=None)
+        found = deaths.of_memory(code, said, kills=kills, last=nearest, ran_out=self._ran_out())
+        return Ended(code, found, self._last)
+
+    def _ran_out(self) -> float | None:
+        """How many seconds ago the allocator last wrote down that it had run out."""
+        try:
+            times = [path.stat().st_mtime for path in self._dumps.iterdir()] if self._dumps is not None else []
+        except OSError:
+            return None
+        return time.time() - max(times) if times else None
 
     def send(self, number: int) -> None:
         """Send it a signal."""

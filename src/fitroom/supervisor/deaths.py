@@ -9,11 +9,14 @@ from fitroom.core import Resource
 from fitroom.devices.limits import NEARLY_ALL, Use
 from fitroom.units import format_bytes
 
-_LAST_WORDS = 6000  # characters: an abort says why at the very end
-_ABORTS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGTRAP)
+_ABORTS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGTRAP, signal.SIGBUS)
+_WHY = ("bad-alloc", "allocator-check")  # what an abort for memory says at its end
+_SHORTLY = 3.0  # seconds
 
 
-def of_memory(code: int, said: str, *, kills: int = 0, last: Use | None = None) -> oom.Exhaustion | None:
+def of_memory(
+    code: int, said: str, *, kills: int = 0, last: Use | None = None, ran_out: float | None = None
+) -> oom.Exhaustion | None:
     """What a process that ended like this ran out of; None where nothing proves that it was memory.
 
     Args:
@@ -21,20 +24,24 @@ def of_memory(code: int, said: str, *, kills: int = 0, last: Use | None = None) 
         said: the end of its standard error.
         kills: by how much the control group's ``oom_kill`` counter rose while it ran.
         last: what was used of its nearest limit shortly before it ended.
+        ran_out: how many seconds before its end TensorFlow's allocator last wrote down that it had run out.
     """
     number = -code if code < 0 else code - 128
     if number in _ABORTS:
-        # An abort says why. An error that Python raised earlier, and that the script survived, is not why.
-        found = oom.from_text(said[-_LAST_WORDS:])
-        if found is not None and found.certain and found.is_memory:
-            return found
+        for face in oom.FACES:
+            if face.code in _WHY and (match := face.pattern.search(said)):
+                return oom.from_text(said[match.start() :])
+        if ran_out is not None and ran_out <= _SHORTLY:
+            # Some operations do not look whether they got memory.
+            words = f"exit code {code}, {ran_out:.1f} s after the allocator had run out of memory"
+            return oom.Exhaustion(Resource.HOST_MEMORY, "crash", evidence=words)
     if number == signal.SIGKILL:
+        # Anyone may send it.
         if kills > 0:
             words = f"exit code {code}, and the kernel's oom_kill counter rose by {kills}"
             return oom.Exhaustion(Resource.HOST_MEMORY, "sigkill", evidence=words)
         if last is not None and last.share >= NEARLY_ALL:
-            words = (
-                f"exit code {code} with {format_bytes(last.used)} of {format_bytes(last.limit)} in use ({last.what})"
-            )
+            used, limit = format_bytes(last.used), format_bytes(last.limit)
+            words = f"exit code {code} with {used} of {limit} in use ({last.what})"
             return oom.Exhaustion(Resource.HOST_MEMORY, "sigkill", evidence=words)
     return None

@@ -16,7 +16,7 @@ from fitroom.core import Event, Record, RecordFile, events_of
 from fitroom.core.noun import Scalar
 from fitroom.devices import gpu, limits, pocket
 from fitroom.supervisor import run_folder
-from fitroom.supervisor.child import Child, Ended
+from fitroom.supervisor.child import DUMPS, Child, Ended
 from fitroom.supervisor.less import Host, Settings, less
 from fitroom.supervisor.signals import Signals
 from fitroom.units import MIB
@@ -96,6 +96,7 @@ class _Run:
         self.input = _Input()
         self.events: list[Event] = []
         self._path = (folder / run_folder.RECORD).absolute()
+        self._dumps = self._path.parent / "memory"
         self._file = RecordFile(self._path, lambda reason: self._take(Event.now("record_lost", reason=reason)))
         self._read = 0  # bytes of the record
         self._stops = 0  # how often the user asked for an end
@@ -124,7 +125,7 @@ class _Run:
         return Outcome(ended.code, self.folder, Record(tuple(self.events)))
 
     def _attempt(self, signals: Signals) -> Ended:
-        child = Child(self.job.command, self._environment())
+        child = Child(self.job.command, self._environment(), dumps=self._dumps)
         while (ended := child.poll()) is None:
             self._read_on()
             arrived = signals.wait(_PERIOD)
@@ -158,7 +159,10 @@ class _Run:
             limit = pocket.environment(settings.budget_mib * MIB)
         paths = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
         ours = {"PYTHONPATH": os.pathsep.join(paths), "FITROOM_RUN": json.dumps(told)}
-        return {**os.environ, **limit, **ours, "FITROOM_RECORD": str(self._path)}
+        if settings.few_arenas:
+            limit |= {"MALLOC_ARENA_MAX": "2"}
+        dumps = {DUMPS: f"{self._dumps}/"} if DUMPS not in os.environ else {}
+        return {**os.environ, **limit, **dumps, **ours, "FITROOM_RECORD": str(self._path)}
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
@@ -204,12 +208,11 @@ def _steps(events: list[Event]) -> int:
     return max((int(event.data["steps"] or 0) for event in events if event.kind == "progress"), default=0)
 
 
-def _host(events: list[Event], last: limits.Use | None) -> Host | None:
-    """The host's limit that was nearest when an attempt ended, and what was used of it before it trained."""
-    if last is None:
-        return None
-    before = next((event.data.get(last.what) for event in events if event.kind == "training"), None)
-    return Host(last.limit, int(before or 0))
+def _host(events: list[Event], last: list[limits.Use]) -> Host | None:
+    """The limit of the host's that left the least room to a training, and what was used of it before."""
+    before = next((event.data for event in events if event.kind == "training"), {})
+    found = [Host(use.limit, int(before.get(use.what) or 0), use.what == limits.ADDRESS_SPACE) for use in last]
+    return min(found, key=lambda host: host.room, default=None)
 
 
 class _Input:
