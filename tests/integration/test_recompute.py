@@ -84,28 +84,27 @@ def test_with_slices() -> None:
     assert changed(sliced, train(make("transformer"), "micro_batch=3, recompute", x, y)) == []
 
 
-def check_random_graph(seed: int) -> None:
+def check_random_graph(seed: int) -> bool:
+    """Train a graph with and without recomputation; whether anything was computed again."""
+
     def run(plan: str | None) -> tuple[dict[str, np.ndarray], Any]:
-        model = compiled(random_model(seed), keras.optimizers.SGD(0.05, momentum=0.9))
+        metrics = ["accuracy"] if seed % 2 else None
+        model = compiled(random_model(seed), keras.optimizers.SGD(0.05, momentum=0.9), metrics=metrics)
         fitroom.guard(model, plan=plan)
         for _ in range(2):
             model.train_on_batch(IMAGES[:5, :6, :6], LABELS[:5])
         return state(model), model
 
-    (plain, _), (again, _) = run(None), run("recompute")
+    (plain, _), (again, model) = run(None), run("recompute")
     assert changed(plain, again) == [], seed
+    return any(event.kind == "rung" for event in events(model))
 
 
-@pytest.mark.parametrize("seed", range(GRAPHS))
-def test_random_graphs_give_the_same_bits(seed: int) -> None:
-    check_random_graph(seed)
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("first", range(GRAPHS, 200, 8))
-def test_two_hundred_random_graphs_give_the_same_bits(first: int) -> None:
-    for seed in range(first, min(first + 8, 200)):
-        check_random_graph(seed)
+@pytest.mark.parametrize(
+    "first", [pytest.param(first, marks=[pytest.mark.chaos] if first >= GRAPHS else []) for first in range(0, 200, 4)]
+)
+def test_random_graphs_give_the_same_bits(first: int) -> None:
+    assert sum(check_random_graph(seed) for seed in range(first, first + 4)) >= 2, "hardly anything was computed again"
 
 
 @pytest.mark.chaos
@@ -244,8 +243,8 @@ class TestGuard:
 
     def test_settings(self) -> None:
         def kept(plan: str) -> Any:
-            model = make("unet")
-            train(model, plan, *MODELS["unet"][1:])
+            model = fitroom.guard(make("unet"), plan=plan)
+            model.train_on_batch(*(array[:BATCH] for array in MODELS["unet"][1:]))
             return saving(model)
 
         high, low = kept("recompute=high"), kept("recompute=low")

@@ -70,7 +70,8 @@ class WayBack:
                 # Across a cut it is taken twice. Where it has one taker only, Grappler might draw the two together:
                 # then it would no longer, and the result might be rounded otherwise.
                 users = self.users[tensor.name]
-                is_alone = len(users) == 1 and users[0] < self.start and tensor.shape.rank != 0
+                is_drawn = self.operations[place].type != "Placeholder" and tensor.shape.rank != 0
+                is_alone = is_drawn and len(users) == 1 and users[0] < self.start
                 alone[place + 1] += is_alone
                 alone[min(max(users, default=place), self.start - 1) + 1] -= is_alone
                 if tensor.name in self.alias:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fitroom.training.imports import after_import
 from fitroom.training.log import Log
+from fitroom.training.tracebacks import hide_our_frames
 
 
 def install(told: dict[str, Any]) -> None:
@@ -16,6 +17,7 @@ def install(told: dict[str, Any]) -> None:
     Args:
         told: what the supervisor decided: the budget, the plan, what is allowed.
     """
+    hide_our_frames()
     log = Log()
     after_import("numpy", _safely(lambda: _numpy(log)))
     after_import("tensorflow", _safely(lambda: _tensorflow(told, log)))
