@@ -62,3 +62,21 @@ def test_without_counters_sizes_are_halved() -> None:
     assert sizes.next(64, None) == 31
     sizes.failed(31)  # learned, and too hopeful: half of it
     assert sizes.next(64, None) == 7
+
+
+def test_what_does_not_grow_with_the_size_does_not_hold_it_down() -> None:
+    # GIVEN a workspace that takes half of what is free, whatever the size
+    def need(size: int) -> int:
+        return 45_000 + 1_000 * size
+
+    sizes = Sizes()
+    sizes.failed(256)
+    done = 0
+    for _ in range(8):
+        size = sizes.next(256 - done, 80_000, most=4_000)
+        assert need(size) <= 80_000
+        sizes.seen(size, need(size))
+        done += size
+    # THEN slices are more than single samples
+    assert not sizes.learning
+    assert (sizes.size or 0) >= 8

@@ -11,6 +11,9 @@ import tensorflow as tf
 ALIASES = frozenset(
     ["Identity", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "CheckNumerics", "PreventGradient"]
 )
+_HIDING = frozenset(
+    f"{prefix}{kind}" for prefix in ("", "Stateless", "Stateful") for kind in ("While", "If", "Case", "PartitionedCall")
+)
 _WORK_PER_ELEMENT = 20.0  # of operations that do little with each number: what they read and write is what costs
 
 
@@ -27,6 +30,24 @@ def elements(tensor: Any, samples: int) -> float:
         return float(samples)
     first = [samples if size is None else size for size in tensor.shape[:1]]
     return float(math.prod([*first, *(size or 1 for size in tensor.shape[1:])]))
+
+
+def most_per_sample(graph: Any) -> int | None:
+    """What one more sample takes at most: as if everything that a graph makes of it were there at once.
+
+    None where that cannot be told: what loops and functions inside it make is not seen from here.
+    """
+    sizes, unknown = [], 0
+    for operation in graph.get_operations():
+        if operation.type in _HIDING:
+            return None
+        for tensor in operation.outputs if operation.type not in ALIASES else ():
+            shape = tensor.shape
+            if shape.rank is None or None in shape.as_list()[1:]:
+                unknown += 1
+            elif shape.rank and shape[0] is None:
+                sizes.append(bytes_of(tensor))
+    return sum(sizes) + unknown * max(sizes) if sizes else None
 
 
 def work_of(operation: Any, samples: int) -> float:

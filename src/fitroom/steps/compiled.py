@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom.steps import graph_seams
+from fitroom.steps.activations import most_per_sample
 
 
 class Compiled:
@@ -33,10 +34,9 @@ class Compiled:
         self.python = function
         self.change = change
         self.eager = eager
-        plain = tf.autograph.experimental.do_not_convert(function)
-        self._traced = tf.function(plain, reduce_retracing=True, jit_compile=jit_compile)
-        self._concrete: dict[tuple[Any, ...], Any] = {}
-        self.functions: dict[int, Any] = {}  # the concrete functions made so far
+        self._jit_compile = jit_compile
+        self.changes = 0  # of `functions`
+        self.forget()
 
     def __call__(self, *arguments: Any) -> Any:
         """The function's result."""
@@ -44,6 +44,19 @@ class Compiled:
             return self.python(*arguments)
         flat = graph_seams.flat_tensors(arguments)
         return graph_seams.call_flat(self.concrete(arguments, flat), flat)
+
+    def forget(self) -> None:
+        """Trace anew from now on: what was traced, and the constants that it holds on the device, can go."""
+        plain = tf.autograph.experimental.do_not_convert(self.python)
+        self._traced = tf.function(plain, reduce_retracing=True, jit_compile=self._jit_compile)
+        self._concrete: dict[tuple[Any, ...], Any] = {}
+        self.functions: dict[int, Any] = {}  # the concrete functions made so far
+        self.changes += 1
+
+    def most_per_sample(self) -> int | None:
+        """What one more sample takes at most, in what was traced last; None where that cannot be told."""
+        function = next(reversed(self.functions.values()), None)
+        return None if function is None else most_per_sample(function.graph)
 
     def concrete(self, arguments: tuple[Any, ...], flat: list[Any] | None = None, like: Any = None) -> Any:
         """The concrete function for these arguments; traced, where it must be, for what they are `like`.
@@ -65,6 +78,7 @@ class Compiled:
                 found = self.change(found, ways_back)
             self._concrete[key] = found
             self.functions[id(found)] = found
+            self.changes += 1
         return found
 
 

@@ -50,7 +50,7 @@ class KerasPass:
         self._finish = Compiled(self._finish_step, eager=bool(model.run_eagerly))
         self._accumulators: Accumulators | None = None
         self._state: State | None = None
-        self._state_of = -1  # how many functions it was made of
+        self._state_of = -1  # how often the functions that it was made of had changed
         self._weighted_trackers: list[bool] = []
         self._counted = False
         self.hidden_random: set[str] = set()  # operations in it whose state cannot be put back
@@ -61,6 +61,10 @@ class KerasPass:
         """Trace the whole step for what the data is `like`, if that has not been done."""
         if not self._whole.eager:
             self._whole.concrete((data,), like=None if like is None else (like,))
+
+    def forget_whole(self) -> None:
+        """From now on in slices: the traced step for whole batches can go, with the constants that it holds."""
+        self._whole.forget()
 
     def look(self, data: Any, like: Any = None) -> None:
         """Trace the whole step also where it runs eagerly: a gradient's kind shows when it is there."""
@@ -124,6 +128,10 @@ class KerasPass:
         tracked, sparse = self._slice(*arguments)
         return list(tracked), list(sparse)
 
+    def most_per_sample(self) -> int | None:
+        """What one more sample in a slice takes at most."""
+        return self._slice.most_per_sample()
+
     def finish(self, tracked: list[Any], total_samples: int) -> Any:
         """Feed the loss trackers as the whole batch would have, and return the logs."""
         return self._finish(tracked, tf.constant(total_samples, tf.int32))
@@ -179,10 +187,10 @@ class KerasPass:
     def state(self) -> State:
         """What the functions traced so far write, the accumulators left out."""
         compiled = (self._whole, self._slice, self._finish)
-        count = sum(len(one.functions) for one in compiled)
-        if self._state is None or self._state_of != count:
+        changes = sum(one.changes for one in compiled)
+        if self._state is None or self._state_of != changes:
             functions = [function for one in compiled for function in one.functions.values()]
-            self._state, self._state_of = State(self._written(functions)), count
+            self._state, self._state_of = State(self._written(functions)), changes
         return self._state
 
     def _written(self, functions: list[Any]) -> list[Any]:

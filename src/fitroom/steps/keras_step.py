@@ -48,6 +48,7 @@ class KerasStep(Step):
         if not self._ready_to_slice:
             self.passes.trace(data, self._like)
             self.passes.extras = extras.kinds(self.model, data, training=self.trains)
+            self.passes.forget_whole()
             self._ready_to_slice = True
         self.passes.begin(data)
         self.passes.trace_slice(slicing.cut(data, 0, 1), samples)
@@ -62,6 +63,9 @@ class KerasStep(Step):
         logs = self.passes.finish(tracked or [], samples)
         self._finish(self.passes.gradients(sparse))
         return logs
+
+    def most_per_sample(self) -> int | None:
+        return self.passes.most_per_sample()
 
     def roll_back(self) -> None:
         if self._before is not None:

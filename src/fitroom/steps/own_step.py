@@ -179,8 +179,12 @@ class OwnStep(Step):
 
     def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
         self.phase = "gradients"
-        self.trace(data)
+        if self._written is None:
+            self.trace(data)
         verdict = self.verdict(data)
+        if not self._slices:  # from now on in slices: what was traced for whole batches can go, with its constants
+            self._captured.forget()
+            self._as_is.forget()
         if self.is_deferred:
             self._remember()
             only = self._pass(0)
@@ -214,6 +218,11 @@ class OwnStep(Step):
         result = self.results.together(last, taken, verdict, self.written.small)
         self._keeper = None
         return result
+
+    def most_per_sample(self) -> int | None:
+        found = [one.most_per_sample() for one in self._slices.values()]
+        known = [one for one in found if one is not None]
+        return max(known) if len(known) == len(found) and known else None
 
     def relaxed(self, part: Any) -> Any:
         """What slices of any size are like."""

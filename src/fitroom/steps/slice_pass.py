@@ -82,6 +82,10 @@ class SlicePass:
             taken.sparse.append(list(sparse))
         return taken
 
+    def most_per_sample(self) -> int | None:
+        """What one more sample in a slice takes at most."""
+        return self._compiled.most_per_sample()
+
     def gradients(self, taken: Taken) -> list[Any]:
         """The site's gradients over all slices."""
         return [] if self._accumulators is None else self._accumulators.total(taken.sparse)

@@ -37,6 +37,10 @@ class Step(Protocol):
     def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
         """Run the batch in slices, from each start to each stop. Raises, and changes what it may."""
 
+    def most_per_sample(self) -> int | None:
+        """The bytes that one more sample in a slice takes at most; None where that cannot be told. Asked in slices."""
+        return None
+
     def roll_back(self) -> None:
         """After a failure: have everything be as it was before the attempt."""
 

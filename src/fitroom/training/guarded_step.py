@@ -112,7 +112,7 @@ class GuardedStep:
         start = 0
         while start < samples and sizes.learning:
             free = self.meter.limit - self.meter.current() if self.meter else None
-            size = sizes.next(samples - start, free)
+            size = sizes.next(samples - start, free, self.step.most_per_sample() if start else None)
             self._largest = max(self._largest, size)
             if self.meter is None:
                 yield start, start + size

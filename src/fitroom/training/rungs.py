@@ -47,10 +47,11 @@ class Sizes:
         """A slice of `size` fitted and took `need` bytes."""
         self.points = sorted({**dict(self.points), size: max(need, 1)}.items())
 
-    def next(self, rest: int, free: int | None) -> int:
+    def next(self, rest: int, free: int | None, most: int | None = None) -> int:
         """The size of the next slice, of at most `rest` samples, with `free` bytes to use.
 
-        Without a count of bytes (`free` is None) sizes are halved, as everyone does.
+        `most` is what one more sample takes at most, if that is known. Without a count of bytes (`free` is None) sizes
+        are halved, as everyone does.
         """
         if not self.learning:
             return min(self.size or rest, rest)
@@ -61,18 +62,21 @@ class Sizes:
         if not self.points:
             return 1
         largest = self.points[-1][0]
-        fits = max(1, min(self._fitting(free), limit))
+        fits = max(1, min(self._fitting(free, most), limit))
         # Close enough to what was measured, and on a slope, not on a guess: this is the size from now on.
         if fits == 1 or (fits <= largest * GROWTH and len(self.points) > 1):
             self.size, self.learning = fits, False
         return min(fits, largest * GROWTH, rest)
 
-    def _fitting(self, free: int) -> int:
+    def _fitting(self, free: int, most: int | None) -> int:
         """The largest size that should fit `free` bytes."""
         room = free / MARGIN
         (size, need), before = self.points[-1], self.points[-2:-1]
         if before:
             slope = max((need - before[0][1]) / (size - before[0][0]), 1.0)
             return max(1, int(size + (room - need) / slope))
-        # No slope yet: as if all of it grew with the size, which is an upper bound, but for the noise.
-        return max(1, int(size * free / NOISE / need))
+        # No slope yet. Two upper bounds, but for the noise: as if all of it grew with the size, which much of it does
+        # not (a convolution's workspace, say), or what a sample takes at most.
+        room = free / NOISE
+        bounds = [size * room / need] + ([size + (room - need) / most] if most else [])
+        return max(1, int(max(bounds)))
