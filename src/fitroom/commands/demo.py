@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 STEP_BUDGET = "150MiB"
-BUDGET = "110MiB"
+BUDGET = "170MiB"
 ENOUGH = "4GiB"
 
 
@@ -145,8 +145,8 @@ def _show_step(console: Console, step: dict[str, Any]) -> None:
 
 def _show_plain(console: Console, plain: dict[str, Any]) -> None:
     console.rule(f"[bold]A loop of trainings: python loop.py, within {BUDGET}[/]", align="left")
-    error = next((line for line in reversed(plain["said"]) if "ResourceExhausted" in line), "")
-    console.print(f"Exit code {plain['code']}. [dim]{error[:160]} …[/]\n", highlight=False)
+    error = next((line for line in plain["said"] if "OOM when allocating" in line), "")
+    console.print(f"It ended with exit code {plain['code']}: [dim]{error[:90]} …[/]\n", highlight=False)
 
 
 def _show_ours(console: Console, ours: dict[str, Any]) -> None:
