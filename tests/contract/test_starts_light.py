@@ -17,6 +17,7 @@ LIGHT = [
     ["explain"],
     ["explain", "G1"],
     ["demo", "--help"],
+    ["run", "--help"],
 ]
 
 WITHOUT = """
@@ -96,6 +97,10 @@ def test_env_tells_the_same_as_text_and_json(fitroom: Run) -> None:
         (["explain", "badalloc"], "bad-alloc"),
         ([], "COMMAND"),
         (["nonsense"], "invalid choice"),
+        (["run"], "SCRIPT"),
+        (["run", "no_such_script.py"], "No such script. Received: no_such_script.py."),
+        (["run", "--plan", "magic", "setup.py"], "Cannot read this plan"),
+        (["run", "--allow", "magic", "setup.py"], "No such remedy to allow"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Callable
-from importlib.abc import MetaPathFinder
-from typing import Any
+
+TYPE_CHECKING = False  # as in typing: every Python that a script starts imports this module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def after_import(name: str, then: Callable[[], None]) -> None:
@@ -14,10 +16,10 @@ def after_import(name: str, then: Callable[[], None]) -> None:
     if name in sys.modules:
         then()
     else:
-        sys.meta_path.insert(0, _Finder(name, then))
+        sys.meta_path.insert(0, _Finder(name, then))  # its base class would take long to import
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds nothing itself: has the others find the module, and adds to what its loader does."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
@@ -26,8 +28,11 @@ class _Finder(MetaPathFinder):
         self._asked = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The module's spec, as Python's own finders give it, with a loader that does more."""
         if name != self.name or self._asked:
             return None
+        import importlib.util
+
         self._asked = True
         try:
             spec = importlib.util.find_spec(name)

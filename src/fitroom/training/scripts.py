@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from fitroom.training.imports import after_import
-from fitroom.training.log import Log
 from fitroom.training.tracebacks import hide_our_frames
+
+TYPE_CHECKING = False  # as in typing: every Python that a script starts imports this module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def install(told: dict[str, Any]) -> None:
@@ -18,10 +21,9 @@ def install(told: dict[str, Any]) -> None:
         told: what the supervisor decided: the budget, the plan, what is allowed.
     """
     hide_our_frames()
-    log = Log()
-    after_import("numpy", _safely(lambda: _numpy(log)))
-    after_import("tensorflow", _safely(lambda: _tensorflow(told, log)))
-    after_import("keras", _safely(lambda: _keras(told, log)))
+    after_import("numpy", _safely(_numpy))
+    after_import("tensorflow", _safely(lambda: _tensorflow(told)))
+    after_import("keras", _safely(lambda: _keras(told)))
 
 
 def _safely(act: Callable[[], None]) -> Callable[[], None]:
@@ -36,24 +38,30 @@ def _safely(act: Callable[[], None]) -> Callable[[], None]:
     return then
 
 
-def _numpy(log: Log) -> None:
+def _tell(kind: str, **data: Any) -> None:
+    from fitroom.training.log import Log
+
+    Log().tell(kind, **data)
+
+
+def _numpy() -> None:
     from fitroom.training.array_files import map_what_does_not_fit
 
-    map_what_does_not_fit(log.tell)
+    map_what_does_not_fit(_tell)
 
 
-def _tensorflow(told: dict[str, Any], log: Log) -> None:
+def _tensorflow(told: dict[str, Any]) -> None:
     from fitroom.training import device_settings
 
     if told["budget_mib"] is not None:
-        device_settings.hold(told["budget_mib"], log.tell)
+        device_settings.hold(told["budget_mib"], _tell)
 
 
-def _keras(told: dict[str, Any], log: Log) -> None:
+def _keras(told: dict[str, Any]) -> None:
     import keras
 
     if keras.config.backend() != "tensorflow":
-        log.tell("left_alone", what="the script", reason=f"the Keras backend is {keras.config.backend()}")
+        _tell("left_alone", what="the script", reason=f"the Keras backend is {keras.config.backend()}")
         return
     from fitroom.training import every_function, every_model
 

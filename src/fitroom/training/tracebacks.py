@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from types import TracebackType
 
-_OURS = str(Path(__file__).resolve().parent.parent)
+TYPE_CHECKING = False  # as in typing: every Python that a script starts imports this module
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_OURS = __file__.removesuffix("training/tracebacks.py")
 
 
 def hide_our_frames() -> None:
