@@ -85,6 +85,27 @@ def test_progress_resets_the_count(fitroom: Run, tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 6
 
 
+READS = "import sys; print(sys.stdin.read()); sys.stdout.flush(); "
+
+
+def test_a_restart_reads_standard_input_again_where_it_is_a_file(fitroom: Run, tmp_path: Path) -> None:
+    (tmp_path / "input").write_text("before\nrows\n")
+    script = DIES.format(how=BAD_ALLOC, lives_at=4).replace("import json", READS + "import json")
+    with (tmp_path / "input").open("rb") as file:
+        os.lseek(file.fileno(), len("before\n"), os.SEEK_SET)
+        done = run(fitroom, tmp_path, script, "--budget", "1GiB", stdin=file)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "rows\n\n1024 1\nrows\n\n614 4\n"
+    assert "cannot be read again" not in done.stderr
+
+
+def test_a_restart_says_that_a_pipe_cannot_be_read_again(fitroom: Run, tmp_path: Path) -> None:
+    script = DIES.format(how=BAD_ALLOC, lives_at=4).replace("import json", READS + "import json")
+    done = run(fitroom, tmp_path, script, "--budget", "1GiB", input="rows\n")
+    assert done.stdout == "rows\n\n1024 1\n\n614 4\n"
+    assert "what it read from standard input cannot be read again" in done.stderr
+
+
 TRAINS = """
 import numpy as np, keras
 from keras import layers

@@ -124,7 +124,10 @@ model.fit(x, y, batch_size=64, epochs=2, verbose=0)
 
 
 BUDGETS = {"batch normalisation": "170MiB"}
-OTHERS_TELL = ("a function that says apply_gradients", "train_on_batch", "fit with callbacks and validation")
+OTHERS_TELL = (
+    "a function that says apply_gradients", "a helper that applies", "a function with a signature", "train_on_batch",
+    "fit with callbacks and validation",
+)  # fmt: skip
 
 
 def results(text: str) -> tuple[list[str], list[float]]:

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
+RUN = ("-m", "fitroom", "run")
 
-def on_a_terminal(folder: Path, script: str, keys: dict[str, bytes]) -> tuple[str, int]:
-    """What a script under fitroom shows on a terminal, and its end; `keys` are pressed when their words appear."""
+
+def on_a_terminal(folder: Path, script: str, keys: dict[str, bytes], *prefix: str) -> tuple[str, int]:
+    """What a script shows on a terminal, and its end; `keys` are pressed when their words appear."""
     (folder / "script.py").write_text(script)
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
-        os.execv(sys.executable, [sys.executable, "-m", "fitroom", "run", "script.py"])
+        os.execv(sys.executable, [sys.executable, *prefix, "script.py"])
     seen, waiting, until = b"", dict(keys), time.monotonic() + 60
     while time.monotonic() < until:
         if select.select([terminal], [], [], 0.2)[0]:
@@ -44,7 +46,7 @@ sys.stderr.write("10 %\\r20 %\\n")
 name = input("name? ")
 print("hello", name)
 """
-        seen, code = on_a_terminal(tmp_path, script, {"name? ": b"ada\n"})
+        seen, code = on_a_terminal(tmp_path, script, {"name? ": b"ada\n"}, *RUN)
         assert "[True, True, True]\nTrue\n" in seen
         assert "10 %\r20 %\n" in seen
         assert "hello ada\n" in seen
@@ -64,6 +66,22 @@ while time.monotonic() < until:
         until = time.monotonic() + 1
 print("interrupted", count)
 """
-        seen, code = on_a_terminal(tmp_path, script, {"ready": b"\x03"})
+        seen, code = on_a_terminal(tmp_path, script, {"ready": b"\x03"}, *RUN)
         assert "interrupted 1\n" in seen
         assert code == 0
+
+    def test_a_key_is_told_from_a_signal_that_someone_sent(self, tmp_path: Path) -> None:
+        # A key reaches every process on the terminal: passed on, it would reach the script twice.
+        script = """
+import os, signal
+from fitroom.supervisor.signals import Signals
+with Signals().held() as signals:
+    print("ready", flush=True)
+    number, has_it = signals.wait(20)
+    print(number.name, has_it)
+    os.kill(os.getpid(), signal.SIGINT)
+    number, has_it = signals.wait(20)
+    print(number.name, has_it)
+"""
+        seen, _ = on_a_terminal(tmp_path, script, {"ready": b"\x03"})
+        assert "SIGINT True\nSIGINT False\n" in seen
