@@ -97,7 +97,7 @@ def test_env_tells_the_same_as_text_and_json(fitroom: Run) -> None:
         (["explain", "badalloc"], "bad-alloc"),
         ([], "COMMAND"),
         (["nonsense"], "invalid choice"),
-        (["run"], "SCRIPT"),
+        (["run"], "needs a script"),
         (["run", "no_such_script.py"], "No such script. Received: no_such_script.py."),
         (["run", "--plan", "magic", "setup.py"], "Cannot read this plan"),
         (["run", "--allow", "magic", "setup.py"], "No such remedy to allow"),

@@ -96,7 +96,7 @@ def test_arguments_that_cannot_be_handed_over_are_told() -> None:
     [
         (lambda: os._exit(3), "exit code 3"),
         (lambda: sys.exit(4), "exit code 4"),
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "Killed"),
     ],
 )
 def test_a_process_that_ends_without_a_result_is_told(end: Any, words: str) -> None:

@@ -73,7 +73,7 @@ def test_deaths_without_progress_end_with_an_account(fitroom: Run, tmp_path: Pat
     assert done.returncode == -6
     assert len(done.stdout.splitlines()) == 3
     assert "the process died of memory 3 times (terminate called" in done.stderr
-    assert "did not come to its end" in done.stderr
+    assert "none: the script ended with signal 6" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -302,6 +302,51 @@ def test_the_script_dies_with_its_supervisor(tmp_path: Path) -> None:
     else:
         pytest.fail("it outlived its supervisor")
     child.stdout.close()
+
+
+def test_a_signal_to_the_group_reaches_the_script_once(tmp_path: Path) -> None:
+    saves = "import time\n    time.sleep(0.5)\n    print('saved', flush=True)"
+    (tmp_path / "script.py").write_text(SLEEPS.format(then=saves))
+    command = [sys.executable, "-m", "fitroom", "run", "script.py"]
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    os.killpg(child.pid, 2)
+    out, _ = child.communicate(timeout=20)
+    assert out == "stopped\nsaved\n"
+    assert child.returncode == 0
+
+
+def test_a_script_outlives_those_who_listen(tmp_path: Path) -> None:
+    # GIVEN a standard error that nobody reads any more, and something to say
+    script = "from fitroom.training.log import Log\nimport time\ntime.sleep(0.5)\n"
+    script += "Log().tell('rung', remedy='micro_batch', size=2, exact=True, changed='')\ntime.sleep(1)\nopen('finished', 'w')"
+    (tmp_path / "script.py").write_text(script)
+    command = [sys.executable, "-m", "fitroom", "run", "script.py"]
+    child = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+    assert child.stderr is not None
+    child.stderr.close()
+    # THEN it comes to its end
+    assert child.wait(20) == 0
+    assert (tmp_path / "finished").exists()
+
+
+def test_lines_keep_their_order_in_one_file(fitroom: Run, tmp_path: Path) -> None:
+    script = "import sys\nfor i in range(50):\n    print('out', i, flush=True)\n    print('err', i, file=sys.stderr)"
+    (tmp_path / "script.py").write_text(script)
+    with (tmp_path / "log").open("w") as log:
+        command = [sys.executable, "-m", "fitroom", "run", "-q", "script.py"]
+        subprocess.run(command, cwd=tmp_path, stdout=log, stderr=log, check=True)
+    assert (tmp_path / "log").read_text().split("\n")[:-1] == [
+        f"{name} {i}" for i in range(50) for name in ("out", "err")
+    ]
+
+
+def test_memory_is_not_said_to_have_sufficed_where_it_did_not(fitroom: Run, tmp_path: Path) -> None:
+    done = run(fitroom, tmp_path, "raise MemoryError('Unable to allocate 9 TiB for an array')")
+    assert done.returncode == 1
+    assert "it ended because memory ran out" in done.stderr
+    assert "memory sufficed" not in done.stderr
 
 
 # --- the record ------------------------------------------------------------------------------------------------------

@@ -170,3 +170,113 @@ model = keras.Sequential([keras.Input((64, 64, 3)), Mistaken()])
     assert "no such channel" in plain.stderr
     said = [line for line in ours.stderr.splitlines() if not line.startswith("fitroom: ")]
     assert said == plain.stderr.splitlines()
+
+
+AS_THEY_ARE = """
+import gc, threading, weakref
+import keras, numpy as np, tensorflow as tf
+keras.utils.set_random_seed(1)
+x, y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+def build():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile("sgd", "mse")
+    return model
+def tried(name, function):
+    try:
+        result = function()
+        result = [round(float(one), 4) for one in tf.nest.flatten(result)]
+    except Exception as error:
+        result = type(error).__name__
+    print(name, result)
+
+class Scaled(keras.Sequential):
+    def fit(self, x, y, **options):
+        print("scaled", x.max())
+        return super().fit(x / 10, y, **options)
+    def predict(self, images):
+        return super().predict(x=images, verbose=0)
+scaled = Scaled([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="ones")])
+scaled.compile("sgd", "mse")
+tried("an override", lambda: scaled.fit(x, y, verbose=0).history["loss"])
+tried("another", lambda: scaled.predict(x).sum())
+
+model, optimizer = build(), keras.optimizers.SGD(0.1)
+def loss_of(a, b):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(a) - b) ** 2)
+    return loss, tape.gradient(loss, model.trainable_variables)
+def update(gradients):
+    optimizer.apply(gradients, model.trainable_variables)
+@tf.function
+def inner(a, b):
+    loss, gradients = loss_of(a, b)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    return loss
+@tf.function
+def epoch(a, b):
+    for _ in tf.range(3):
+        inner(a, b)
+    return optimizer.iterations
+@tf.function
+def conditional(a, b, flag):
+    loss, gradients = loss_of(a, b)
+    if flag:
+        update(gradients)
+    return loss
+@tf.function
+def counting(a, b):
+    loss, gradients = loss_of(a, b)
+    update(gradients)
+    return loss, optimizer.iterations, model.trainable_variables[1]
+@tf.function
+def helped(a, b):
+    loss, gradients = loss_of(a, b)
+    update(gradients)
+    return loss
+tried("nested functions", lambda: epoch(tf.constant(x), tf.constant(y)))
+tried("a condition", lambda: conditional(tf.constant(x), tf.constant(y), tf.constant(True)))
+tried("variables in the result", lambda: [counting(x, y), counting(x, y)])
+tried("a helper", lambda: [helped(x, y), helped(x, y)])
+
+class Lazy(tf.Module):
+    v = None
+    @tf.function
+    def step(self, a):
+        if self.v is None:
+            self.v = tf.Variable(2.0)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(a) * self.v
+        lazy_optimizer.apply_gradients([(tape.gradient(loss, self.v), self.v)])
+        return loss
+lazy, lazy_optimizer = Lazy(), keras.optimizers.SGD(0.1)
+lazy_optimizer.build([tf.Variable(2.0)])
+tried("variables made while it runs", lambda: [lazy.step(tf.constant(x)), lazy.v])
+
+@tf.function
+def harmless(a):
+    return tf.numpy_function(lambda b: (released.wait(20), b)[1], [a], tf.float32)
+released = threading.Event()
+thread = threading.Thread(target=lambda: tried("a thread", lambda: harmless(tf.constant(1.0))))
+thread.start()
+tried("fit beside it", lambda: build().fit(x, y, verbose=0).history["loss"])
+released.set()
+thread.join()
+
+batch = tf.constant(x)
+alive = weakref.ref(batch)
+helped(batch, tf.constant(y))
+del batch
+gc.collect()
+print("the batch is freed", alive() is None)
+"""
+
+
+def test_what_works_under_plain_python_works_the_same(python: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(AS_THEY_ARE)
+    plain = python("train.py", cwd=str(tmp_path))
+    ours = python("-m", "fitroom", "run", "train.py", cwd=str(tmp_path))
+    assert plain.returncode == ours.returncode == 0, ours.stderr[-2000:]
+    assert "Error" not in plain.stdout
+    assert ours.stdout == plain.stdout
+    assert "does not guard epoch" in ours.stderr
+    assert "does not guard harmless" not in ours.stderr

@@ -44,6 +44,7 @@ def full(share: float) -> Use:
         (-11, "", 0, full(0.5), False),
         (-11, BAD_ALLOC, 0, None, True),
         (-6, ALLOCATOR + ASSERT, 0, None, False),
+        (-11, "caught an error and went on: std::bad_alloc\n" + "training goes on\n" * 300, 0, None, False),
         (1, "MemoryError\n", 1, full(0.99), False),
         (1, ALLOCATOR, 0, None, False),
         (-15, ALLOCATOR, 0, full(0.99), False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 
 TYPE_CHECKING = False
@@ -43,7 +44,7 @@ class Run:
         parser.add_argument(
             "-m", dest="is_module", action="store_true", help="SCRIPT is a module's name, as for python -m"
         )
-        parser.add_argument("script", metavar="SCRIPT", help="the script to run")
+        parser.add_argument("script", metavar="SCRIPT", nargs="?", help="the script to run")
         parser.add_argument(
             "arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER, help="the script's own arguments"
         )
@@ -61,28 +62,45 @@ class Run:
         job = _job(arguments)
         outcome = supervise(job, tell)
         if not arguments.quiet or outcome.record.of("given_up"):
-            _say(report.account(outcome.record, outcome.code, outcome.folder, job.command))
+            _say(report.account(outcome.record, outcome.code, outcome.folder, job.typed()))
         return outcome.code if outcome.code >= 0 else _die_of(-outcome.code)
 
 
 def _say(text: str) -> None:
-    print(f"fitroom: {text}", file=sys.stderr, flush=True)
+    """Say something, if anybody listens: whatever became of our standard error, the script goes on."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(f"fitroom: {text}", file=sys.stderr, flush=True)
 
 
 def _job(arguments: argparse.Namespace) -> Job:
     """What was asked for, checked before anything starts."""
+    from fitroom.errors import UsageError
     from fitroom.remedies import read_allowed, read_plan
     from fitroom.supervisor.supervising import Job
 
     allow = tuple(name.strip() for names in arguments.allow for name in names.split(","))
     read_allowed(allow)
     read_plan(arguments.plan)
+    if not arguments.script:
+        raise UsageError("fitroom run needs a script", hint="fitroom run train.py, with the path of your script")
     if not arguments.is_module:
         _check_script(arguments.script)
     return Job(
-        arguments.script, tuple(arguments.arguments), arguments.is_module, arguments.budget, allow, arguments.plan,
-        arguments.record,
-    )  # fmt: skip
+        script=arguments.script,
+        arguments=_verbatim(arguments.script, arguments.arguments),
+        is_module=arguments.is_module,
+        budget=arguments.budget,
+        allow=allow,
+        plan=arguments.plan,
+        record=arguments.record,
+    )
+
+
+def _verbatim(script: str, parsed: list[str]) -> tuple[str, ...]:
+    """The script's arguments as they were typed: argparse drops a ``--`` that begins them."""
+    count = len(parsed) + 2
+    return ("--", *parsed) if sys.argv[-count:] == [script, "--", *parsed] else tuple(parsed)
 
 
 def _check_script(script: str) -> None:

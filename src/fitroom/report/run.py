@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from fitroom.core import Event, Record
@@ -24,10 +23,12 @@ def line(event: Event, *, verbose: bool = False) -> str | None:
     )
 
 
-def account(record: Record, code: int, folder: Path, command: Sequence[str]) -> str:
+def account(record: Record, code: int, folder: Path, command: str) -> str:
     """What happened, what was changed, what the result is, where the Record is, and what to type next."""
     troubles = _happened(record)
     place = str(folder)
+    if not troubles and code:
+        return f"{_end(code)}; nothing was changed. Record: {place}"
     if not troubles:
         return f"memory sufficed, and nothing was changed. Record: {place}"
     rows = [("happened", "; ".join(troubles))]
@@ -95,6 +96,8 @@ def _happened(record: Record) -> list[str]:
         found.append(f"a step ran out of memory {_times(len(ooms))}, and left no trace")
     if died:
         found.append(f"the process died of memory {_times(len(died))} ({died[-1].data['evidence']})")
+    found += [f"it ended because memory ran out ({event.data['evidence']})" for event in record.of("ran_out")]
+    found += [f"an isolated process died of memory ({one.data['evidence']})" for one in record.of("isolated_death")]
     if record.of("mapped"):
         found.append("an array file did not fit into memory")
     if (record.of("rung") or record.of("leaner_update")) and not ooms and not died:
@@ -123,7 +126,20 @@ def _changed(record: Record) -> list[str]:
 
 def _result(record: Record, code: int) -> str:
     if code != 0:
-        return "none: the script did not come to its end"
+        return f"none: {_end(code)}"
+    restarts = record.of("restart")
+    if not restarts:
+        return _numbers(record)
+    if not all(event.data["input"] for event in restarts):
+        return "not that of plain Python: what it had read from standard input was gone after the restart"
+    return f"{_numbers(record)}; what it did and printed before a restart, it did and printed again"
+
+
+def _end(code: int) -> str:
+    return f"the script ended with signal {-code}" if code < 0 else f"the script ended with exit code {code}"
+
+
+def _numbers(record: Record) -> str:
     inexact = [event for event in record.of("rung") if not event.data["exact"]]
     if inexact:
         return f"not that of whole batches, as you allowed: {inexact[-1].data['changed']}"
@@ -138,12 +154,11 @@ def _result(record: Record, code: int) -> str:
     return "exactly that of plain Python with memory enough"
 
 
-def _next(record: Record, code: int, command: Sequence[str]) -> str:
-    script = " ".join(command)
+def _next(record: Record, code: int, command: str) -> str:
     if code == 0:
-        return f"fitroom run {script}  (starts with what was found)"
+        return f"{command}  (starts with what was found)"
     if record.of("given_up"):
-        return f"a machine with more memory, a smaller input or batch, or: fitroom run --budget SIZE {script}"
+        return "a machine with more memory, or a smaller model, input or batch"
     return "the error above tells what to do"
 
 

@@ -20,8 +20,8 @@ from fitroom.steps import mixing, probe, slicing
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.recomputation import Chooser, Recomputation, Saving
 from fitroom.steps.results import Results
-from fitroom.steps.sites import Capture, Site, Unsupported
-from fitroom.steps.slice_pass import SlicePass, Taken
+from fitroom.steps.sites import Capture, NoUpdate, Site, Unsupported
+from fitroom.steps.slice_pass import SlicePass, Taken, is_tensor
 from fitroom.steps.state import State, native
 from fitroom.steps.step import Phase, Step
 from fitroom.steps.uninterrupted import uninterrupted
@@ -123,12 +123,16 @@ class OwnStep(Step):
             function = self._captured.concrete((data,), like=None if like is None else (like,))
         if self._written is None:
             if self.trains and not self.sites:
-                raise Unsupported(f"{self.name} does not apply gradients through a Keras optimizer")
+                raise NoUpdate(f"{self.name} does not apply gradients through a Keras optimizer")
             self._written = Written(function, self.sites)
 
     def _captured_step(self, data: Any) -> tuple[Any, list[Any]]:
         with Capture().active() as capture:
             result = self.function(data)
+            if not tf.executing_eagerly():  # a variable that is returned is read after the update
+                result = tf.nest.map_structure(
+                    lambda leaf: tf.convert_to_tensor(leaf) if is_tensor(leaf) else leaf, result
+                )
         if not self.eager or not tf.executing_eagerly():
             if not self.sites:
                 self.sites = capture.sites

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,10 @@ from fitroom.steps.state import native
 
 class Unsupported(FitroomError):
     """A training step of a kind that cannot be taken apart."""
+
+
+class NoUpdate(Unsupported):
+    """A step that does not train, as far as can be seen."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +50,37 @@ class Capture:
         self.gradients: list[list[Any]] = []
         self._graph: Any = None
         self._position = 0
+        self._problem: str | None = None
 
     @contextmanager
     def active(self) -> Iterator[Capture]:
         """Take down."""
         self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-        with keras_seams.every_apply(self._take_down):
-            yield self
+        # Variables made in a trace would belong to it, and be of no use outside.
+        no_new_variables = nullcontext() if self._graph is None else tf.variable_creator_scope(self._refuse)
+        try:
+            with keras_seams.every_apply(self._take_down), no_new_variables:
+                yield self
+        except Exception as error:
+            if self._problem is None:
+                raise
+            # AutoGraph makes other exceptions of those that pass through it.
+            raise Unsupported(self._problem) from error
 
     def reads_after_last(self) -> bool:
         """Whether what follows the last site looks at something that the sites changed. Asked while tracing."""
         changed = [one for site in self.sites for one in (*site.variables, site.optimizer.iterations)]
         return graph_seams.reads(self._graph, native(changed), self._position)
 
+    def _refuse(self, next_creator: Any, **options: Any) -> Any:
+        self._problem = "The step makes variables while it runs"
+        raise Unsupported(self._problem)
+
     def _take_down(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         if graph is not self._graph:
-            raise Unsupported("The step applies gradients inside a loop, a condition or a function of its own")
+            self._problem = "The step applies gradients inside a loop, a condition or a function of its own"
+            raise Unsupported(self._problem)
         gradients = list(gradients)
         variables = list(optimizer_seams.trained_variables(optimizer) if variables is None else variables)
         if not optimizer.built:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import keras
 import tensorflow as tf
 
 from fitroom.steps.accumulators import Accumulators
@@ -103,4 +104,4 @@ class SlicePass:
 
 def is_tensor(leaf: Any) -> bool:
     """Whether a leaf of a step's result is one to put together."""
-    return isinstance(leaf, (tf.Tensor, tf.Variable))
+    return isinstance(leaf, (tf.Tensor, tf.Variable, keras.Variable))

@@ -40,8 +40,9 @@ class WayBack:
         self.alias: dict[str, str] = {}
         self.from_data = self._from_data()
         self.users: dict[str, list[int]] = defaultdict(list)
+        alive = _alive(function.graph)
         for place, operation in enumerate(self.operations):
-            for tensor in operation.inputs:
+            for tensor in operation.inputs if operation.name in alive else ():
                 self.users[tensor.name].append(place)
 
     def _from_data(self) -> set[str]:
@@ -145,3 +146,15 @@ class WayBack:
     def is_needed_elsewhere(self, name: str, stop: int) -> bool:
         """Whether a tensor is used behind `stop` on the way forth, or after the way back."""
         return name in self.returned or any(stop <= user < self.start or user >= self.stop for user in self.users[name])
+
+
+def _alive(graph: Any) -> set[str]:
+    """The operations that lead to a result or an effect; TensorFlow drops the others before it looks at anything."""
+    todo = [*(tensor.op for tensor in graph.outputs), *graph.control_outputs]
+    found: set[str] = set()
+    while todo:
+        operation = todo.pop()
+        if operation.name not in found:
+            found.add(operation.name)
+            todo += [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+    return found

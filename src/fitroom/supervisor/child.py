@@ -25,11 +25,13 @@ class Ended(NamedTuple):
         code: its exit code, negative for a signal.
         death: what it ran out of, if it died of memory.
         last: what was used of the limits that bind it, shortly before.
+        said: the end of what it said on standard error.
     """
 
     code: int
     death: oom.Exhaustion | None
     last: list[limits.Use]
+    said: str = ""
 
 
 class Child:
@@ -40,7 +42,8 @@ class Child:
     Args:
         arguments: what to type after ``python``.
         environment: its environment.
-        descriptors: what it shall have of our open files.
+        descriptors: what it shall have of our open files; None for all that can be inherited.
+        has_group: whether it is to be in a process group of its own, so that a signal to ours does not reach it.
         dumps: the folder in which TensorFlow's allocator writes down that it has run out; made, if it can be.
     """
 
@@ -48,10 +51,13 @@ class Child:
         self,
         arguments: list[str],
         environment: dict[str, str],
-        descriptors: tuple[int, ...] = (),
+        descriptors: tuple[int, ...] | None = (),
+        *,
+        has_group: bool = False,
         dumps: Path | None = None,
     ) -> None:
         self._dumps = dumps
+        self._begun = time.time()
         if dumps is not None:
             with contextlib.suppress(OSError):
                 dumps.mkdir(exist_ok=True)
@@ -66,7 +72,9 @@ class Child:
                 env=environment,
                 stdout=None if self._output is None else self._output.writer,
                 stderr=self._errors.writer,
-                pass_fds=descriptors,
+                close_fds=descriptors is not None,
+                pass_fds=descriptors or (),
+                preexec_fn=os.setpgrp if has_group else None,
             )
         except BaseException:
             for one in copies:
@@ -87,12 +95,13 @@ class Child:
         kills = host.memory_kills() - self._kills
         nearest = max(self._last, key=lambda use: use.share, default=None)
         found = deaths.of_memory(code, said, kills=kills, last=nearest, ran_out=self._ran_out())
-        return Ended(code, found, self._last)
+        return Ended(code, found, self._last, said)
 
     def _ran_out(self) -> float | None:
         """How many seconds ago the allocator last wrote down that it had run out."""
         try:
             times = [path.stat().st_mtime for path in self._dumps.iterdir()] if self._dumps is not None else []
+            times = [one for one in times if one >= self._begun]
         except OSError:
             return None
         return time.time() - max(times) if times else None

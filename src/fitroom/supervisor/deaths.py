@@ -10,7 +10,7 @@ from fitroom.devices.limits import NEARLY_ALL, Use
 from fitroom.units import format_bytes
 
 _ABORTS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGTRAP, signal.SIGBUS)
-_WHY = ("bad-alloc", "allocator-check")  # what an abort for memory says at its end
+_WHY = {"bad-alloc": 600, "allocator-check": 16_000}  # what an abort for memory says, so near its end (a stack follows)
 _SHORTLY = 3.0  # seconds
 
 
@@ -29,8 +29,9 @@ def of_memory(
     number = -code if code < 0 else code - 128
     if number in _ABORTS:
         for face in oom.FACES:
-            if face.code in _WHY and (match := face.pattern.search(said)):
-                return oom.from_text(said[match.start() :])
+            last_words = said[-_WHY.get(face.code, 0) :] if face.code in _WHY else ""
+            if match := face.pattern.search(last_words):
+                return oom.from_text(last_words[match.start() :])
         if ran_out is not None and ran_out <= _SHORTLY:
             # Some operations do not look whether they got memory.
             words = f"exit code {code}, {ran_out:.1f} s after the allocator had run out of memory"

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from fitroom.core import RecordFile
 from fitroom.devices import gpu
 from fitroom.errors import DiedOfMemory, ProcessDied, UsageError
 from fitroom.supervisor.child import Child, Ended
@@ -138,8 +139,10 @@ def _wait(child: Child, descriptor: int) -> tuple[bytes, Ended]:
 
 
 def _died(name: str, ended: Ended) -> ProcessDied:
-    how = f"signal {-ended.code} ({signal.Signals(-ended.code).name})" if ended.code < 0 else f"exit code {ended.code}"
+    how = f"signal {-ended.code} ({signal.strsignal(-ended.code)})" if ended.code < 0 else f"exit code {ended.code}"
     if ended.death is not None:
+        if record := os.environ.get("FITROOM_RECORD"):
+            RecordFile(record).append("isolated_death", of=name, code=ended.code, evidence=ended.death.evidence)
         return DiedOfMemory(
             f"The process of {name} died of memory",
             received=f"{how}; {ended.death.evidence}",

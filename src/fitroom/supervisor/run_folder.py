@@ -25,7 +25,9 @@ def make(script: str, wanted: str | None) -> tuple[Path, str | None]:
     if wanted is not None and (Path(wanted) / RECORD).exists():
         raise UsageError("The folder holds a record already", received=wanted, hint="a folder that is new or empty")
     try:
-        return (_asked(Path(wanted)) if wanted is not None else _next(Path(HOME), Path(script).stem)), None
+        return (
+            _asked(Path(wanted)) if wanted is not None else _next(Path(HOME), Path(script).name.removesuffix(".py"))
+        ), None
     except OSError as error:
         folder = Path(tempfile.mkdtemp(prefix="fitroom-"))
         return folder, f"cannot write to {error.filename} ({error.strerror}); the record is in {folder}"

@@ -14,6 +14,8 @@ _PR_SET_PDEATHSIG = 1
 
 def begin() -> None:
     """Let signals through, die with the supervisor, and have trainings guarded once Keras is imported."""
+    if "FITROOM_RUN" not in os.environ:  # a process whose environment was cleared, but for the path
+        return
     told = json.loads(os.environ["FITROOM_RUN"])
     if os.getppid() == told["supervisor"]:  # the script itself, not a process that it started
         let_through()

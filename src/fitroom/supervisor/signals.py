@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 _FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 _BY_KERNEL = 128  # the kernel itself sent it: a key on the terminal, which reaches every process there
@@ -16,6 +18,15 @@ class Signals:
     def __init__(self) -> None:
         ignored = {number for number in _FORWARDED if signal.getsignal(number) is signal.SIG_IGN}
         self._awaited = (_FORWARDED - ignored) | {signal.SIGCHLD, signal.SIGWINCH}
+
+    @staticmethod
+    def are_keys() -> bool:
+        """Whether keys on a terminal reach this process: then they must reach the script in the same way."""
+        try:
+            with Path("/dev/tty").open("rb", buffering=0) as terminal:
+                return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+        except OSError:  # no terminal
+            return False
 
     @contextmanager
     def held(self) -> Iterator[Signals]:

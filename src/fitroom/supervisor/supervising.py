@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from fitroom import devices, oom
 from fitroom.core import Event, Record, RecordFile, events_of
 from fitroom.core.noun import Scalar
 from fitroom.devices import gpu, limits, pocket
+from fitroom.errors import SchemaError
 from fitroom.supervisor import run_folder
 from fitroom.supervisor.child import DUMPS, Child, Ended
 from fitroom.supervisor.less import Host, Settings, less
@@ -24,6 +27,8 @@ from fitroom.units import MIB
 SITE = Path(__file__).parent / "site"  # on the script's PYTHONPATH: Python imports what is there before the script
 _PERIOD = 0.25  # seconds between two looks
 _GIVES_UP_AFTER = 3  # deaths without progress
+_LAST_WORDS = 4000  # characters
+_TWICE = 5.0  # seconds between two Ctrl-C that mean "at once"
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,15 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """What to type after ``python`` or ``fitroom run``."""
+        """What to type after ``python``."""
         return [*(["-m"] if self.is_module else []), self.script, *self.arguments]
+
+    def typed(self, *allow: str) -> str:
+        """The command line for the same run; with more allowed, if that is asked for."""
+        options = [("--budget", self.budget), ("--plan", self.plan)]
+        options += [("--allow", name) for name in dict.fromkeys([*self.allow, *allow])]
+        words = [word for name, value in options if value is not None for word in (name, value)]
+        return shlex.join(["fitroom", "run", *words, *self.command])
 
 
 class Outcome(NamedTuple):
@@ -99,7 +111,8 @@ class _Run:
         self._dumps = self._path.parent / "memory"
         self._file = RecordFile(self._path, lambda reason: self._take(Event.now("record_lost", reason=reason)))
         self._read = 0  # bytes of the record
-        self._stops = 0  # how often the user asked for an end
+        self._is_stopped = False  # the user asked for an end
+        self._interrupted = -_TWICE  # when, last
 
     def to_its_end(self) -> Outcome:
         fruitless, best = 0, 0
@@ -107,13 +120,16 @@ class _Run:
             while True:
                 begun = len(self.events)
                 ended = self._attempt(signals)
-                if ended.death is None or self._stops:
+                if ended.death is None:
+                    self._tell_last_words(ended)
                     break
                 steps = _steps(self.events[begun:])
                 fruitless = 0 if steps > best else fruitless + 1
                 best = max(best, steps)
                 needs_less = less(self.settings, _host(self.events[begun:], ended.last), on_gpu=self.on_gpu)
                 self._tell_death(ended.code, ended.death, steps)
+                if self._is_stopped:
+                    break
                 if needs_less is None or fruitless >= _GIVES_UP_AFTER:
                     self.take_down("given_up", deaths=sum(event.kind == "death" for event in self.events))
                     break
@@ -125,7 +141,7 @@ class _Run:
         return Outcome(ended.code, self.folder, Record(tuple(self.events)))
 
     def _attempt(self, signals: Signals) -> Ended:
-        child = Child(self.job.command, self._environment(), dumps=self._dumps)
+        child = Child(self.job.command, self._environment(), None, has_group=not Signals.are_keys(), dumps=self._dumps)
         while (ended := child.poll()) is None:
             self._read_on()
             arrived = signals.wait(_PERIOD)
@@ -138,11 +154,13 @@ class _Run:
         if number == signal.SIGWINCH:
             child.fit_window()
         elif number != signal.SIGCHLD:
-            self._stops += number in (signal.SIGINT, signal.SIGTERM)
-            if number == signal.SIGINT and self._stops > 1:
+            self._is_stopped |= number in (signal.SIGINT, signal.SIGTERM)
+            now = time.monotonic()
+            if number == signal.SIGINT and now - self._interrupted < _TWICE:
                 child.send(signal.SIGKILL)
             elif not has_it:
                 child.send(number)
+            self._interrupted = now if number == signal.SIGINT else self._interrupted
 
     def _environment(self) -> dict[str, str]:
         job, settings = self.job, self.settings
@@ -152,7 +170,7 @@ class _Run:
             "plan": job.plan,
             "budget_mib": settings.budget_mib,
             "slices": settings.slices,
-            "hint": " ".join(["fitroom run --allow micro_batch", *job.command]),
+            "hint": job.typed("micro_batch"),
         }
         limit = {}
         if settings.budget_mib is not None and not self.on_gpu:
@@ -177,9 +195,15 @@ class _Run:
         told: dict[str, Scalar] = {"resource": found.resource.value, "face": found.face, "evidence": found.evidence}
         self.take_down("death", code=code, steps=steps, **told)
 
+    def _tell_last_words(self, ended: Ended) -> None:
+        """Where the script ended with an error about memory that nothing here could help, take that down."""
+        found = oom.from_text(ended.said[-_LAST_WORDS:]) if ended.code else None
+        if found is not None and found.certain and found.is_memory:
+            self.take_down("ran_out", resource=found.resource.value, face=found.face, evidence=found.evidence)
+
     def _take(self, event: Event) -> None:
         self.events.append(event)
-        self.tell(event)
+        self.tell(event)  # must not raise: the script's life hangs on ours
 
     def _read_on(self) -> None:
         """Take the events that the script's processes have written since."""
@@ -193,7 +217,11 @@ class _Run:
             return
         whole = content[: content.rfind(b"\n") + 1]
         self._read += len(whole)
-        for event in events_of(whole.decode(errors="replace"))[0]:
+        try:
+            events, _ = events_of(whole.decode(errors="replace"))
+        except SchemaError:  # somebody else's lines
+            return
+        for event in events:
             self._take(event)
 
     def _size(self) -> int:

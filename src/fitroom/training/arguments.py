@@ -19,10 +19,12 @@ class Arguments:
     """
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._structure = (args, kwargs)
-        leaves = tf.nest.flatten(self._structure)
+        structure = (args, kwargs)
+        leaves = tf.nest.flatten(structure)
         self.samples = next((leaf.shape[0] for leaf in leaves if _is_array(leaf) and len(leaf.shape)), 0)
         self._places = [self._place(leaf) for leaf in leaves]
+        # The arrays themselves are not kept: the first batch would be, for good.
+        self._structure = tf.nest.pack_sequence_as(structure, self._places)
         placed = list(zip(leaves, self._places, strict=True))
         self.data = tuple([leaf for leaf, place in placed if place is one] for one in (_BATCH, _TENSOR))
         shown = tuple((type(place), _hashable(place)) for place in self._places)

@@ -15,7 +15,7 @@ def install(options: Callable[[], Any]) -> None:
 
     guard = functools.cache(lambda: _Guard(options()))
     for name in _METHODS:
-        _wrap(keras.Model, name, functools.partial(_method, name, guard))
+        _wrap(keras.Model, name, functools.partial(_method, guard))
     _wrap(keras.Model, "__call__", functools.partial(_call, guard))
 
 
@@ -48,6 +48,13 @@ class _Guard:
         self._guard(model, self._options)
         return True
 
+    def calling(self, model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """`plain`, on a guarded model; where it is guarded only now, it says the closing line, too."""
+        if not self(model):
+            return plain
+        spoken: Callable[..., Any] = self._seams.hooked(model).speaking(plain)  # type: ignore[union-attr] # just hooked
+        return spoken
+
 
 def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
     plain = getattr(owner, name)
@@ -58,11 +65,10 @@ def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
     setattr(owner, name, wrapped)
 
 
-def _method(name: str, guard: Callable[[], _Guard], plain: Any) -> Any:
+def _method(guard: Callable[[], _Guard], plain: Any) -> Any:
     def method(model: Any, *args: Any, **kwargs: Any) -> Any:
-        if guard()(model):
-            return getattr(model, name)(*args, **kwargs)
-        return plain(model, *args, **kwargs)
+        # Not the model's own method: that may be an override, which has called us.
+        return guard().calling(model, functools.partial(plain, model))(*args, **kwargs)
 
     return method
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType
+from types import CodeType, MethodType
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.util import tf_decorator
 
 _MARK = "_fitroom"
 _LIBRARIES = tuple(
-    str(Path(file).resolve().parent) for file in (tf.__file__, keras.__file__, str(Path(__file__).parent)) if file
+    f"{Path(file).resolve().parent}/" for file in (tf.__file__, keras.__file__, str(Path(__file__).parent)) if file
 )
 
 
@@ -27,6 +28,13 @@ def mark_of(function: Any) -> Any:
 def mark(function: Any, value: Any) -> None:
     """Keep what has been decided of a function."""
     function.__dict__[_MARK] = value
+
+
+def python_of(function: Any) -> Any:
+    """The Python function that a `tf.function` was made of; a method as one, with its object."""
+    _, python = tf_decorator.unwrap(function.python_function)
+    owner = getattr(getattr(python, "__self__", None), "weakrefself_target__", None)
+    return python if owner is None else MethodType(python.__func__, owner())
 
 
 def is_library(code: CodeType) -> bool:

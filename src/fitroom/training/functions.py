@@ -16,7 +16,7 @@ from fitroom.errors import UsageError
 from fitroom.steps import graph_seams, keras_seams, mixing, slicing
 from fitroom.steps.compiled import any_batch
 from fitroom.steps.own_step import OwnStep
-from fitroom.steps.sites import Unsupported
+from fitroom.steps.sites import NoUpdate, Unsupported
 from fitroom.training.arguments import Arguments
 from fitroom.training.guarded_step import GuardedStep
 from fitroom.training.log import Log
@@ -84,6 +84,7 @@ class GuardedFunction:
         optimizer: the optimizer that it uses, if it is known.
         options: how to guard it.
         plain: what to call where it cannot be guarded; the function itself, unless calls of it lead here.
+        is_asked_for: whether the user wants it guarded, and is to be told where it trains nothing.
     """
 
     def __init__(
@@ -93,12 +94,15 @@ class GuardedFunction:
         optimizer: Any,
         options: Options,
         plain: Callable[..., Any] | None = None,
+        *,
+        is_asked_for: bool = True,
     ) -> None:
         self.function = function
         self.plain = plain or function
         self.model = model
         self.optimizer = optimizer
         self.options = options
+        self.is_asked_for = is_asked_for
         python: Any = getattr(function, "python_function", function)
         functools.update_wrapper(self, python, updated=())
         self.name = getattr(python, "__name__", type(python).__name__)
@@ -121,6 +125,9 @@ class GuardedFunction:
                           "of it, and give the function one batch at a time")  # fmt: skip
             return self.plain(*args, **kwargs)
         call = Arguments(args, kwargs)
+        if not call.samples and not self.is_asked_for:
+            self._give_up("it is given nothing with a batch axis to cut along")
+            return self.plain(*args, **kwargs)
         guarded = self._steps.get(call.kind)
         if guarded is None:
             if len(self._steps) >= _MOST:
@@ -135,8 +142,12 @@ class GuardedFunction:
             self._log.made_step()
             return result
         except Unsupported as error:
-            self._give_up(str(error))
-            return self.plain(*args, **kwargs)
+            # First as it is: what could not be traced may be a mistake, and then its own error is what there is to say.
+            self._given_up = True
+            result = self.plain(*args, **kwargs)
+            if self.is_asked_for or not isinstance(error, NoUpdate):
+                self._log.left_alone(self.name, str(error))
+            return result
 
     def _guarded(self, call: Arguments) -> GuardedStep:
         compiled = graph_seams.is_function(self.function) and not tf.config.functions_run_eagerly()

@@ -92,7 +92,7 @@ class _Guard:
         self._depth = 0
 
     def install(self) -> None:
-        spoken = {name: self._speaking(getattr(self.model, name)) for name in _SPEAKING}
+        spoken = {name: self.speaking(getattr(self.model, name)) for name in _SPEAKING}
         keras_seams.let_outputs_be_arrays()
         calls = EagerCalls(self.model, lambda: meter.find(self.options.budget), self.options.allow, self._tell_of_call)
         keras_seams.hook(
@@ -105,7 +105,7 @@ class _Guard:
             **spoken,
         )
 
-    def _speaking(self, plain: Any) -> Any:
+    def speaking(self, plain: Any) -> Any:
         """A method that says the closing line at its end, unless another of them called it."""
 
         @functools.wraps(plain)
