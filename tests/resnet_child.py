@@ -1,13 +1,12 @@
-"""ResNet50 for two steps, on whatever memory there is: prints its peak, a digest of its state, and its events."""
+"""ResNet50 for two steps, on whatever memory there is: prints its peak and its events, and saves its weights."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 
 
-def main(how: str, digest_of: str) -> None:
+def main(how: str, weights: str) -> None:
     import keras
     import numpy as np
     import tensorflow as tf
@@ -27,12 +26,9 @@ def main(how: str, digest_of: str) -> None:
     if how == "guarded":
         fitroom.guard(model)
     model.fit(x, y, batch_size=64, epochs=1, verbose=0, shuffle=False)
-    digest = hashlib.sha256()
-    for variable in [*model.variables, *model.optimizer.variables, *model.metrics_variables]:
-        digest.update(variable.numpy().tobytes())
-    np.savez(digest_of, *model.get_weights())
+    np.savez(weights, *model.get_weights())
     told = [(event.kind, event.data.get("remedy")) for event in events(model)]
-    print(json.dumps({"peak": pocket.use().peak, "digest": digest.hexdigest(), "events": told}))
+    print(json.dumps({"peak": pocket.use().peak, "events": told}))
 
 
 if __name__ == "__main__":

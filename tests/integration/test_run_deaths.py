@@ -320,7 +320,9 @@ def test_a_signal_to_the_group_reaches_the_script_once(tmp_path: Path) -> None:
 def test_a_script_outlives_those_who_listen(tmp_path: Path) -> None:
     # GIVEN a standard error that nobody reads any more, and something to say
     script = "from fitroom.training.log import Log\nimport time\ntime.sleep(0.5)\n"
-    script += "Log().tell('rung', remedy='micro_batch', size=2, exact=True, changed='')\ntime.sleep(1)\nopen('finished', 'w')"
+    script += (
+        "Log().tell('rung', remedy='micro_batch', size=2, exact=True, changed='')\ntime.sleep(1)\nopen('finished', 'w')"
+    )
     (tmp_path / "script.py").write_text(script)
     command = [sys.executable, "-m", "fitroom", "run", "script.py"]
     child = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
