@@ -73,6 +73,8 @@ class Capture:
         return graph_seams.reads(self._graph, native(changed), self._position)
 
     def _refuse(self, next_creator: Any, **options: Any) -> Any:
+        if tf.executing_eagerly():  # lifted out of the trace, as Keras makes its own
+            return next_creator(**options)
         self._problem = "The step makes variables while it runs"
         raise Unsupported(self._problem)
 

@@ -49,6 +49,7 @@ class Log:
 
     def left_alone(self, what: str, reason: str) -> None:
         """Say that something runs as without fitroom, and why."""
+        reason = reason.rstrip(".")
         if self._is_supervised:
             self.tell("left_alone", what=what, reason=reason)
         else:
