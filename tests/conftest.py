@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are the same on a machine w
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 os.environ.update(dict.fromkeys(THREADS, "1"))  # in this process the same bits every time
 os.environ.update(pocket.environment("2GiB"))  # tests in this process run on the pocket device
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background has it ignored
 
 ROOT = Path(__file__).resolve().parent.parent
 

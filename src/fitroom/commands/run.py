@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 
 TYPE_CHECKING = False
@@ -69,8 +68,10 @@ class Run:
 def _say(text: str) -> None:
     """Say something, if anybody listens: whatever became of our standard error, the script goes on."""
     if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):
+        try:
             print(f"fitroom: {text}", file=sys.stderr, flush=True)
+        except (OSError, ValueError):
+            sys.stderr = None  # or Python fails to flush it at its end, and exits with 120
 
 
 def _job(arguments: argparse.Namespace) -> Job:

@@ -108,6 +108,7 @@ class GuardedFunction:
         self.name = getattr(python, "__name__", type(python).__name__)
         self._log = Log(says_at_exit=True)
         self._steps: dict[Any, GuardedStep] = {}
+        self._trains_nothing: set[Any] = set()  # kinds of call
         self._given_up = False
 
     @property
@@ -128,6 +129,8 @@ class GuardedFunction:
         if not call.samples and not self.is_asked_for:
             self._give_up("it is given nothing with a batch axis to cut along")
             return self.plain(*args, **kwargs)
+        if call.kind in self._trains_nothing:
+            return self.plain(*args, **kwargs)
         guarded = self._steps.get(call.kind)
         if guarded is None:
             if len(self._steps) >= _MOST:
@@ -142,11 +145,13 @@ class GuardedFunction:
             self._log.made_step()
             return result
         except Unsupported as error:
+            if isinstance(error, NoUpdate) and not self.is_asked_for:
+                self._trains_nothing.add(call.kind)  # called otherwise, it may train
+                return self.plain(*args, **kwargs)
             # First as it is: what could not be traced may be a mistake, and then its own error is what there is to say.
             self._given_up = True
             result = self.plain(*args, **kwargs)
-            if self.is_asked_for or not isinstance(error, NoUpdate):
-                self._log.left_alone(self.name, str(error))
+            self._log.left_alone(self.name, str(error))
             return result
 
     def _guarded(self, call: Arguments) -> GuardedStep:
