@@ -47,8 +47,8 @@ def test_in_one_piece_an_own_step_is_what_it_was(name: str, options: dict[str, A
     [
         ("adam", {}),
         ("momentum", {}),
-        ("adam", {"run_eagerly": True}),
-        ("adam", {"jit_compile": True}),
+        pytest.param("adam", {"run_eagerly": True}, marks=pytest.mark.chaos),
+        pytest.param("adam", {"jit_compile": True}, marks=pytest.mark.chaos),
         pytest.param("momentum", {"run_eagerly": True}, marks=pytest.mark.chaos),
         pytest.param("momentum", {"jit_compile": True}, marks=pytest.mark.chaos),
     ],
@@ -77,7 +77,9 @@ def test_what_follows_the_update_happens_once() -> None:
 
 @pytest.mark.parametrize("name", MAKE)
 @pytest.mark.parametrize("where", ["forward", "gradient", "update"])
-@pytest.mark.parametrize("options", [{}, {"run_eagerly": True}], ids=["graph", "eager"])
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"run_eagerly": True}, marks=pytest.mark.chaos)], ids=["graph", "eager"]
+)
 def test_faults_in_own_steps_leave_no_trace(
     name: str, where: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
