@@ -22,11 +22,11 @@ from fitroom.steps.recomputation import Chooser, Recomputation, Saving
 from fitroom.steps.results import Results
 from fitroom.steps.sites import Capture, NoUpdate, Site, Unsupported
 from fitroom.steps.slice_pass import SlicePass, Taken, is_tensor
-from fitroom.steps.state import State, native
+from fitroom.steps.state import Current, State
 from fitroom.steps.step import Phase, Step
 from fitroom.steps.uninterrupted import uninterrupted
 from fitroom.steps.update import Keeper, Update
-from fitroom.steps.written import Written, unique
+from fitroom.steps.written import Written
 
 
 class OwnStep(Step):
@@ -75,7 +75,7 @@ class OwnStep(Step):
         self._compile()
         self._looks_back = False
         self._written: Written | None = None
-        self._eagerly = State([])  # what it may write, where it runs eagerly
+        self._eagerly = Current()  # what it may write, where it runs eagerly
         self._before: tuple[State, list[Any]] | None = None
         self._keeper: Keeper | None = None
         self._found: probe.Verdict | None = None
@@ -146,7 +146,7 @@ class OwnStep(Step):
         self.phase = "gradients"
         if self.eager and self._eager_state is not None:
             # Nothing is traced: it runs as it is, and what it may write is known from elsewhere.
-            self._keep(self._eagerly_written(self._eager_state()))
+            self._keep(self._eagerly.of(self._eager_state()))
             result = self.function(data)
             self._keeper = None
             return result
@@ -224,9 +224,8 @@ class OwnStep(Step):
         return result
 
     def most_per_sample(self) -> int | None:
-        found = [one.most_per_sample() for one in self._slices.values()]
-        known = [one for one in found if one is not None]
-        return max(known) if len(known) == len(found) and known else None
+        found = [one.most_per_sample() or 0 for one in self._slices.values()]
+        return max(found) if found and all(found) else None
 
     def relaxed(self, part: Any) -> Any:
         """What slices of any size are like."""
@@ -272,13 +271,6 @@ class OwnStep(Step):
         keeper = Keeper()
         keeper.keep(state)
         self._keeper = keeper
-
-    def _eagerly_written(self, variables: list[Any]) -> State:
-        """These variables as a State, made anew only where there are others: reading one is traced."""
-        found = unique(native(variables))
-        if {id(one) for one in self._eagerly.variables} != {id(one) for one in found}:
-            self._eagerly = State(found)
-        return self._eagerly
 
     # --- does slicing keep the math? -------------------------------------------------------------------------------
 

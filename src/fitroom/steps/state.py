@@ -57,3 +57,17 @@ def native(variables: Sequence[Any]) -> list[Any]:
         value = variable if isinstance(variable, (tf.Variable, tf.distribute.DistributedValues)) else variable.value
         found += list(value.values) if isinstance(value, tf.distribute.DistributedValues) else [value]
     return found
+
+
+class Current:
+    """The State of variables that may be others at the next call; made anew only then: reading one is traced."""
+
+    def __init__(self) -> None:
+        self._state = State([])
+
+    def of(self, variables: Sequence[Any]) -> State:
+        """These variables' State."""
+        found = {id(one): one for one in native(variables)}
+        if {id(one) for one in self._state.variables} != found.keys():
+            self._state = State(list(found.values()))
+        return self._state

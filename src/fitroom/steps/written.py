@@ -30,9 +30,9 @@ class Written:
         large = {id(one) for one in (*weights, *slots)}
         small = [one for one in graph_seams.written_variables(function) if id(one) not in large]
         self.small = State(small)
-        self.weights = State(unique(weights))
+        self.weights = State(_unique(weights))
         self.of_sites = [State(native(site.variables)) for site in sites]
-        self.all = State(unique([*small, *weights, *slots]))
+        self.all = State(_unique([*small, *weights, *slots]))
         self.hidden_random = random_seams.hidden_random_operations(function)
 
     def put(self, known: list[list[Any]]) -> None:
@@ -41,6 +41,6 @@ class Written:
             state.write(values)
 
 
-def unique(variables: list[Any]) -> list[Any]:
+def _unique(variables: list[Any]) -> list[Any]:
     """Each variable once."""
     return list({id(one): one for one in variables}.values())

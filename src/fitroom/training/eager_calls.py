@@ -20,7 +20,7 @@ from fitroom.remedies import micro_batch
 from fitroom.steps import mixing, random_seams, slicing
 from fitroom.steps.accumulators import join
 from fitroom.steps.keras_seams import count_regularisers
-from fitroom.steps.state import State, native
+from fitroom.steps.state import Current, State
 from fitroom.training import keras_seams
 from fitroom.training.arguments import Arguments
 from fitroom.training.does_not_fit import DoesNotFit
@@ -44,7 +44,7 @@ class EagerCalls:
         self.plain = model.call
         self._sizes: dict[Any, int] = {}
         self._inside = False
-        self._known_state = State([])
+        self._current = Current()
 
     def hook(self) -> Any:
         """What to call instead of the model's `call`."""
@@ -140,11 +140,8 @@ class EagerCalls:
         return all(np.allclose(one, other, rtol=1e-3, atol=1e-6) for one, other in zip(whole, joined, strict=True))
 
     def _state(self) -> State:
-        """Seeds and statistics; made anew only where there are others: reading them is traced."""
-        found = native(self.model.non_trainable_variables)
-        if {id(one) for one in self._known_state.variables} != {id(one) for one in found}:
-            self._known_state = State(found)
-        return self._known_state
+        """Seeds and statistics."""
+        return self._current.of(self.model.non_trainable_variables)
 
     # --- slice by slice --------------------------------------------------------------------------------------------
 

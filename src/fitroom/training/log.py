@@ -66,9 +66,9 @@ class Log:
         if self._is_supervised:
             _progress.steps += 1
             now = time.monotonic()
-            if now - _progress.told >= _PROGRESS:
+            if now - _progress.told >= _PROGRESS and self._file:  # for the record only: it goes on for days
                 _progress.told = now
-                self.tell("progress", steps=_progress.steps)
+                self._file.append("progress", steps=_progress.steps)
 
 
 def _say(what: str) -> None:
