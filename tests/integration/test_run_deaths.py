@@ -16,7 +16,8 @@ import pytest
 from fitroom.core import Record
 from fitroom.devices import host, limits
 from fitroom.supervisor import supervising
-from fitroom.supervisor.supervising import Job, supervise
+from fitroom.supervisor.job import Job
+from fitroom.supervisor.supervising import supervise
 from fitroom.units import GIB, MIB
 from tests.conftest import Run
 
@@ -53,18 +54,26 @@ def test_an_abort_for_memory_is_survived(fitroom: Run, tmp_path: Path, how: str)
     ("how", "code"),
     [
         (ABORT.format(words="Assertion `ready' failed.\n"), -6),
-        ("os.kill(os.getpid(), 9)", -9),
         ("os.kill(os.getpid(), 11)", -11),
         ("sys.exit(3)", 3),
         ("raise MemoryError('mine')", 1),
     ],
-    ids=["abort", "kill", "segfault", "exit", "exception"],
+    ids=["abort", "segfault", "exit", "exception"],
 )
 def test_another_death_is_the_scripts_own_business(fitroom: Run, tmp_path: Path, how: str, code: int) -> None:
     done = run(fitroom, tmp_path, DIES.format(how=how, lives_at=4), "--budget", "1GiB")
     assert done.returncode == code
     assert done.stdout == "1024 1\n"
     assert "starting it again" not in done.stderr
+    assert "died of memory" not in done.stderr
+
+
+def test_a_kill_that_was_not_for_memory_is_followed_by_the_same_again(fitroom: Run, tmp_path: Path) -> None:
+    done = run(fitroom, tmp_path, DIES.format(how="os.kill(os.getpid(), 9)", lives_at=4), "--budget", "1GiB")
+    assert done.returncode == -9
+    assert done.stdout == "1024 1\n" * 3
+    assert "ended by signal 9, and nothing shows that it was memory" in done.stderr
+    assert "the process was ended by a signal 3 times" in done.stderr
     assert "died of memory" not in done.stderr
 
 

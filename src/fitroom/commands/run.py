@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from fitroom.core import Event
-    from fitroom.supervisor.supervising import Job
+    from fitroom.supervisor.job import Job
 
 
 class Run:
@@ -17,8 +17,9 @@ class Run:
 
     The script runs as under plain Python, unmodified, in a process of its own. Every Keras training in it is guarded:
     where memory suffices nothing changes; where it does not, batches go in slices or activations are computed again,
-    which makes the same updates. A process that memory kills is started again with settings that need less. What
-    happens is told on standard error and kept in a record; the exit code is the script's.
+    which makes the same updates. A process that is killed is started again, and its trainings go on where they were; if
+    it was memory that killed it, with settings that need less. What happens is told on standard error and kept in a
+    record; the exit code is the script's.
     """
 
     name = "run"
@@ -38,6 +39,15 @@ class Run:
             "--plan", metavar="PLAN", help="what to do from the start, such as micro_batch=4 or recompute"
         )
         parser.add_argument("--record", metavar="DIR", help="the folder for the record; .fitroom/SCRIPT-N without it")
+        parser.add_argument(
+            "--resume", action="store_true", help="go on with the last run, which was stopped; SCRIPT may be left out"
+        )
+        parser.add_argument(
+            "--checkpoint-every",
+            metavar="SECONDS",
+            type=_seconds,
+            help="how often trainings are saved, or never; without it so often that it costs little",
+        )
         parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
         parser.add_argument("-v", "--verbose", action="store_true", help="say everything that happens")
         parser.add_argument(
@@ -61,7 +71,8 @@ class Run:
         job = _job(arguments)
         outcome = supervise(job, tell)
         if not arguments.quiet or outcome.record.of("given_up"):
-            _say(report.account(outcome.record, outcome.code, outcome.folder, job.typed()))
+            again = report.Again(outcome.job.typed(), outcome.job.resumed() if outcome.kept else None)
+            _say(report.account(outcome.record, outcome.code, outcome.folder, again))
         return outcome.code if outcome.code >= 0 else _die_of(-outcome.code)
 
 
@@ -78,24 +89,39 @@ def _job(arguments: argparse.Namespace) -> Job:
     """What was asked for, checked before anything starts."""
     from fitroom.errors import UsageError
     from fitroom.remedies import read_allowed, read_plan
-    from fitroom.supervisor.supervising import Job
+    from fitroom.supervisor.job import Job
 
     allow = tuple(name.strip() for names in arguments.allow for name in names.split(","))
     read_allowed(allow)
     read_plan(arguments.plan)
-    if not arguments.script:
+    if not arguments.script and not arguments.resume:
         raise UsageError("fitroom run needs a script", hint="fitroom run train.py, with the path of your script")
-    if not arguments.is_module:
+    if arguments.script and not arguments.is_module:
         _check_script(arguments.script)
     return Job(
-        script=arguments.script,
-        arguments=_verbatim(arguments.script, arguments.arguments),
+        script=arguments.script or "",
+        arguments=_verbatim(arguments.script or "", arguments.arguments),
         is_module=arguments.is_module,
         budget=arguments.budget,
         allow=allow,
         plan=arguments.plan,
         record=arguments.record,
+        resume=arguments.resume,
+        every=arguments.checkpoint_every,
     )
+
+
+def _seconds(text: str) -> float:
+    """A number of seconds; infinitely many for ``never``."""
+    if text == "never":
+        return float("inf")
+    try:
+        seconds = float(text.removesuffix("s"))
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds, or never. Received: {text}")
+    return seconds
 
 
 def _verbatim(script: str, parsed: list[str]) -> tuple[str, ...]:

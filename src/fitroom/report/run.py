@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from fitroom.core import Event, Record
 from fitroom.core.noun import Scalar
 from fitroom.units import MIB, format_bytes
 
 _SILENT = {"progress", "training", "ended"}  # for the record only
+
+
+class Again(NamedTuple):
+    """What to type for the same run again.
+
+    Attributes:
+        anew: to begin anew.
+        resumed: to go on with it; None where there is nothing to go on from.
+    """
+
+    anew: str
+    resumed: str | None = None
 
 
 def line(event: Event, *, verbose: bool = False) -> str | None:
@@ -23,12 +37,13 @@ def line(event: Event, *, verbose: bool = False) -> str | None:
     )
 
 
-def account(record: Record, code: int, folder: Path, command: str) -> str:
+def account(record: Record, code: int, folder: Path, again: Again) -> str:
     """What happened, what was changed, what the result is, where the Record is, and what to type next."""
     troubles = _happened(record)
     place = str(folder)
     if not troubles and code:
-        return f"{_end(code)}; nothing was changed. Record: {place}"
+        go_on = f" To go on: {again.resumed}" if again.resumed else ""
+        return f"{_end(code)}; nothing was changed. Record: {place}.{go_on}"
     if not troubles:
         return f"memory sufficed, and nothing was changed. Record: {place}"
     rows = [("happened", "; ".join(troubles))]
@@ -36,7 +51,7 @@ def account(record: Record, code: int, folder: Path, command: str) -> str:
     rows.append(("changed", "; ".join(changed) or "nothing"))
     rows.append(("result", _result(record, code)))
     rows.append(("record", place))
-    rows.append(("next", _next(record, code, command)))
+    rows.append(("next", _next(record, code, again)))
     width = max(len(name) for name, _ in rows)
     return "\n".join(["the account of this run", *(f"  {name:<{width}}  {text}" for name, text in rows)])
 
@@ -52,24 +67,48 @@ def _rung(data: dict[str, Scalar]) -> str:
 
 
 def _death(data: dict[str, Scalar]) -> str:
+    if data["face"] == "foreseen":
+        return f"memory was about to run out ({data['evidence']}): the training was saved and its process ended"
     return f"the script's process died of memory ({data['evidence']})"
 
 
+def _killed(data: dict[str, Scalar]) -> str:
+    return f"the script's process was ended by signal {-int(data['code'] or 0)}, and nothing shows that it was memory"
+
+
 def _restart(data: dict[str, Scalar]) -> str:
+    goes_on = "; its trainings go on where they were saved last" if data["resumes"] else ""
     lost = "" if data["input"] else "; what it read from standard input cannot be read again"
-    return f"starting it again from the top, {_settings(data)}{lost}"
+    return f"starting it again from the top{_settings(data)}{goes_on}{lost}"
+
+
+def _resumed(data: dict[str, Scalar]) -> str:
+    place = f"epoch {int(data['epoch'] or 0) + 1}, batch {int(data['step'] or 0) + 1}"
+    through = f", after going through {data['taken']} batches of data again" if data["taken"] else ""
+    return f"{_which(data)} goes on with {place}{through}"
+
+
+def _which(data: dict[str, Scalar]) -> str:
+    return f"training {int(data['training'] or 0) + 1}"
+
+
+def _failed_again(data: dict[str, Scalar]) -> str:
+    return (
+        f"started again from the top, the script failed before it came to its training ({data['said']}): "
+        "what it does there does not work a second time. What was saved is kept"
+    )
 
 
 def _settings(data: dict[str, Scalar]) -> str:
     parts = []
     if data["budget_mib"] is not None:
-        parts.append(f"with {format_bytes(int(data['budget_mib']) * MIB)} for tensors")
+        parts.append(f", with {format_bytes(int(data['budget_mib']) * MIB)} for tensors")
     if int(data["slices"] or 1) > 1:
-        parts.append(f"batches in {data['slices']} slices, or recomputed")
-    return ", ".join(parts)
+        parts.append(f", batches in {data['slices']} slices, or recomputed")
+    return "".join(parts)
 
 
-_LINES = {
+_LINES: dict[str, Callable[[dict[str, Scalar]], str]] = {
     "rung": _rung,
     "leaner_update": lambda data: "memory is short in the update: large weights are updated some rows at a time",
     "not_recomputed": lambda data: f"activations are kept: {data['reason']}",
@@ -82,7 +121,23 @@ _LINES = {
     "record_elsewhere": lambda data: str(data["reason"]),
     "record_lost": lambda data: str(data["reason"]),
     "death": _death,
+    "killed": _killed,
     "restart": _restart,
+    "resumed": _resumed,
+    "put_back": lambda data: f"{_which(data)} had come to its end: its results are put back",
+    "failed_again": _failed_again,
+    "checkpoint_lost": lambda data: (
+        f"cannot save the training to {data['folder']} ({data['reason']}): it goes on, and is saved when it can be"
+    ),
+    "checkpoint_damaged": lambda data: (
+        f"the checkpoint {data['file']} is damaged ({data['reason']}): the one before it is used"
+    ),
+    "callbacks_forgot": lambda data: f"callbacks may not know what they saw before: {data['callbacks']}",
+    "order_changed": lambda data: (
+        f"the data of {_which(data)} come in another order than before, which no seed decides: "
+        "each batch makes one update, but the result is not that of an undisturbed run"
+    ),
+    "refused": lambda data: f"cannot go on with {_which(data)}: {data['reason']}. What was saved is kept",
 }
 
 
@@ -96,6 +151,15 @@ def _happened(record: Record) -> list[str]:
         found.append(f"a step ran out of memory {_times(len(ooms))}, and left no trace")
     if died:
         found.append(f"the process died of memory {_times(len(died))} ({died[-1].data['evidence']})")
+    killed = record.of("killed")
+    if killed:
+        found.append(f"the process was ended by a signal {_times(len(killed))}")
+    if record.of("continued"):
+        found.append("an earlier run was gone on with")
+    found += [f"going on was refused: {event.data['reason']}" for event in record.of("refused")]
+    found += [str(event.data["changed"]) for event in record.of("given_up") if event.data.get("changed")]
+    if record.of("failed_again"):
+        found.append("started again, the script failed before its training")
     found += [f"it ended because memory ran out ({event.data['evidence']})" for event in record.of("ran_out")]
     found += [f"an isolated process died of memory ({one.data['evidence']})" for one in record.of("isolated_death")]
     if record.of("mapped"):
@@ -112,7 +176,7 @@ def _changed(record: Record) -> list[str]:
     for event in (*record.of("restart")[-1:], *record.of("rung"), *record.of("leaner_update"), *record.of("mapped")):
         data = event.data
         if event.kind == "restart":
-            found.append(f"started again from the top, {_settings(data)}")
+            found.append(f"started again from the top{_settings(data)}")
         elif event.kind == "rung" and data["remedy"] == "micro_batch":
             found.append(f"{data.get('of', 'train')}: slices of at most {data['size']}")
         elif event.kind == "rung":
@@ -130,6 +194,8 @@ def _result(record: Record, code: int) -> str:
     restarts = record.of("restart")
     if not restarts:
         return _numbers(record)
+    if record.of("order_changed"):
+        return "not that of an undisturbed run: its data came in another order after a restart"
     if not all(event.data["input"] for event in restarts):
         return "not that of plain Python: what it had read from standard input was gone after the restart"
     return f"{_numbers(record)}; what it did and printed before a restart, it did and printed again"
@@ -154,10 +220,12 @@ def _numbers(record: Record) -> str:
     return "exactly that of plain Python with memory enough"
 
 
-def _next(record: Record, code: int, command: str) -> str:
+def _next(record: Record, code: int, again: Again) -> str:
     if code == 0:
-        return f"{command}  (starts with what was found)"
-    if record.of("given_up"):
+        return f"{again.anew}  (starts with what was found)"
+    if again.resumed is not None:
+        return f"{again.resumed}  (goes on from what was saved)"
+    if record.of("given_up") and record.of("death"):
         return "a machine with more memory, or a smaller model, input or batch"
     return "the error above tells what to do"
 

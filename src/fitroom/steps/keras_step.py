@@ -87,6 +87,9 @@ class KerasStep(Step):
             self.passes, self._like, self._ready_to_slice = passes, like, False
         return recomputation.saving
 
+    def written_variables(self) -> list[Any]:
+        return self.passes.state().variables
+
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         if self._obstacles is None:
             found = mixing.obstacles(self.model) if self.trains else []

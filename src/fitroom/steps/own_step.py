@@ -268,11 +268,11 @@ class OwnStep(Step):
         self._before = self.written.small, self.written.small.read()
 
     def _keep(self, state: State) -> None:
-        keeper = Keeper()
-        keeper.keep(state)
-        self._keeper = keeper
+        self._keeper = Keeper()
+        self._keeper.keep(state)
 
-    # --- does slicing keep the math? -------------------------------------------------------------------------------
+    def written_variables(self) -> list[Any]:
+        return self._written.all.variables if self._written is not None else []
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         structural = self._structural()

@@ -50,6 +50,10 @@ class Step(Protocol):
     def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
         """Compute activations again on the way back from now on. None where nothing can be, or there is no way back."""
 
+    def written_variables(self) -> list[Any]:
+        """The variables that it writes besides weights and slots, as far as it has been traced."""
+        return []
+
     def obstacles(self, data: Any) -> list[Obstacle]:
         """Why slices would not give what the whole batch gives. May run a few samples to find out."""
 

@@ -45,6 +45,9 @@ class Child:
         descriptors: what it shall have of our open files; None for all that can be inherited.
         has_group: whether it is to be in a process group of its own, so that a signal to ours does not reach it.
         dumps: the folder in which TensorFlow's allocator writes down that it has run out; made, if it can be.
+
+    Attributes:
+        last: what was used of the limits that bind it, when it was last asked for.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class Child:
             with contextlib.suppress(OSError):
                 dumps.mkdir(exist_ok=True)
         self._kills = host.memory_kills()
-        self._last: list[limits.Use] = []
+        self.last: list[limits.Use] = []
         self._errors = Copy(sys.stderr)
         self._output = None if is_own(sys.stdout, 1) else Copy(sys.stdout)
         copies = [one for one in (self._errors, self._output) if one is not None]
@@ -87,15 +90,15 @@ class Child:
         """How it ended; None while it runs. Asked now and then, it also watches memory."""
         code = self._process.poll()
         if code is None:
-            self._last = limits.uses(self._process.pid) or self._last
+            self.last = limits.uses(self._process.pid) or self.last
             return None
         said = self._errors.wait()
         if self._output is not None:
             self._output.wait()
         kills = host.memory_kills() - self._kills
-        nearest = max(self._last, key=lambda use: use.share, default=None)
+        nearest = max(self.last, key=lambda use: use.share, default=None)
         found = deaths.of_memory(code, said, kills=kills, last=nearest, ran_out=self._ran_out())
-        return Ended(code, found, self._last, said)
+        return Ended(code, found, self.last, said)
 
     def _ran_out(self) -> float | None:
         """How many seconds ago the allocator last wrote down that it had run out."""

@@ -9,7 +9,7 @@ from fitroom.core import Resource
 from fitroom.devices.limits import NEARLY_ALL, Use
 from fitroom.units import format_bytes
 
-_ABORTS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGTRAP, signal.SIGBUS)
+ABORTS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGTRAP, signal.SIGBUS)
 _WHY = {"bad-alloc": 600, "allocator-check": 16_000}  # what an abort for memory says, so near its end (a stack follows)
 _SHORTLY = 3.0  # seconds
 
@@ -27,7 +27,7 @@ def of_memory(
         ran_out: how many seconds before its end TensorFlow's allocator last wrote down that it had run out.
     """
     number = -code if code < 0 else code - 128
-    if number in _ABORTS:
+    if number in ABORTS:
         for face in oom.FACES:
             last_words = said[-_WHY.get(face.code, 0) :] if face.code in _WHY else ""
             if match := face.pattern.search(last_words):

@@ -1,8 +1,10 @@
-"""Where a run keeps its Record: a folder of its own, beside the work."""
+"""Where a run keeps its Record and its checkpoints: a folder of its own, beside the work."""
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from fitroom.errors import UsageError
 
 HOME = ".fitroom"
 RECORD = "record.jsonl"
+CHECKPOINTS = "checkpoints"
 
 
 def make(script: str, wanted: str | None) -> tuple[Path, str | None]:
@@ -25,12 +28,41 @@ def make(script: str, wanted: str | None) -> tuple[Path, str | None]:
     if wanted is not None and (Path(wanted) / RECORD).exists():
         raise UsageError("The folder holds a record already", received=wanted, hint="a folder that is new or empty")
     try:
-        return (
-            _asked(Path(wanted)) if wanted is not None else _next(Path(HOME), Path(script).name.removesuffix(".py"))
-        ), None
+        return (_asked(Path(wanted)) if wanted is not None else _next(Path(HOME), _name(script))), None
     except OSError as error:
         folder = Path(tempfile.mkdtemp(prefix="fitroom-"))
         return folder, f"cannot write to {error.filename} ({error.strerror}); the record is in {folder}"
+
+
+def last(script: str, wanted: str | None) -> Path | None:
+    """The folder of the last run of a script, or of any where `script` is empty; None where there is none."""
+    if wanted is not None:
+        return Path(wanted) if (Path(wanted) / RECORD).exists() else None
+    found = [path.parent for path in Path(HOME).glob(f"{_name(script) if script else '*'}-*/{RECORD}")]
+    numbered = [one for one in found if one.name.rpartition("-")[2].isdigit()]
+    if script:
+        return max(numbered, key=lambda one: int(one.name.rpartition("-")[2]), default=None)
+    return max(numbered, key=lambda one: (one / RECORD).stat().st_mtime, default=None)
+
+
+def hold(folder: Path) -> int:
+    """Have nobody else run in this folder until this process ends; returns the open file that holds it.
+
+    Raises:
+        UsageError: if somebody does.
+    """
+    descriptor = os.open(folder / RECORD, os.O_RDONLY | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        hint = "wait for it, or stop it"
+        raise UsageError("This run is still under way", received=str(folder), hint=hint) from None
+    return descriptor
+
+
+def _name(script: str) -> str:
+    return Path(script).name.removesuffix(".py")
 
 
 def _asked(folder: Path) -> Path:

@@ -17,7 +17,9 @@ def begin() -> None:
     if "FITROOM_RUN" not in os.environ:  # a process whose environment was cleared, but for the path
         return
     told = json.loads(os.environ["FITROOM_RUN"])
-    if os.getppid() == told["supervisor"]:  # the script itself, not a process that it started
+    is_script = os.getppid() == told["supervisor"]  # not a process that it started
+    told["follows"] = is_script and told["checkpoints"] is not None
+    if is_script:
         let_through()
         _die_with(told["supervisor"])
     try:

@@ -3,81 +3,37 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import shlex
 import signal
-import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from fitroom import devices, oom
-from fitroom.core import Event, Record, RecordFile, events_of
+from fitroom.core import Event, Record, RecordFile, Resource, events_of
 from fitroom.core.noun import Scalar
 from fitroom.devices import gpu, limits, pocket
 from fitroom.errors import SchemaError
-from fitroom.supervisor import run_folder
+from fitroom.supervisor import deaths, run_folder
+from fitroom.supervisor import kept as kept_runs
 from fitroom.supervisor.child import DUMPS, Child, Ended
+from fitroom.supervisor.foresight import Foresight
+from fitroom.supervisor.job import Job, Outcome
+from fitroom.supervisor.kept import Kept
 from fitroom.supervisor.less import Host, Settings, less
 from fitroom.supervisor.signals import Signals
+from fitroom.supervisor.standard_input import StandardInput
+from fitroom.training.checkpoint_files import Folder
 from fitroom.units import MIB
 
 SITE = Path(__file__).parent / "site"  # on the script's PYTHONPATH: Python imports what is there before the script
 _PERIOD = 0.25  # seconds between two looks
 _GIVES_UP_AFTER = 3  # deaths without progress
+_TRAINS = ("training", "resumed", "put_back", "refused")  # the script has come to its training
 _LAST_WORDS = 4000  # characters
 _TWICE = 5.0  # seconds between two Ctrl-C that mean "at once"
-
-
-@dataclass(frozen=True)
-class Job:
-    """What the user asked for.
-
-    Attributes:
-        script: a file, or a module's name.
-        arguments: the script's own.
-        is_module: whether it is a module's name, as with ``python -m``.
-        budget: how many bytes may be used, such as "8GiB"; None for what there is.
-        allow: remedies that may change the math.
-        plan: what to do from the start.
-        record: the folder for the Record; None for one under ``.fitroom``.
-    """
-
-    script: str
-    arguments: tuple[str, ...] = ()
-    is_module: bool = False
-    budget: str | None = None
-    allow: tuple[str, ...] = ()
-    plan: str | None = None
-    record: str | None = None
-
-    @property
-    def command(self) -> list[str]:
-        """What to type after ``python``."""
-        return [*(["-m"] if self.is_module else []), self.script, *self.arguments]
-
-    def typed(self, *allow: str) -> str:
-        """The command line for the same run; with more allowed, if that is asked for."""
-        options = [("--budget", self.budget), ("--plan", self.plan)]
-        options += [("--allow", name) for name in dict.fromkeys([*self.allow, *allow])]
-        words = [word for name, value in options if value is not None for word in (name, value)]
-        return shlex.join(["fitroom", "run", *words, *self.command])
-
-
-class Outcome(NamedTuple):
-    """How it ended.
-
-    Attributes:
-        code: the script's exit code, negative for a signal.
-        folder: where the Record is.
-        record: what happened, over all attempts.
-    """
-
-    code: int
-    folder: Path
-    record: Record
 
 
 def supervise(job: Job, tell: Callable[[Event], object]) -> Outcome:
@@ -88,67 +44,121 @@ def supervise(job: Job, tell: Callable[[Event], object]) -> Outcome:
         tell: takes each event as it happens.
 
     Raises:
-        UsageError: if the budget makes no sense, or the folder for the Record holds another.
+        UsageError: if the budget makes no sense, the folder for the Record holds another, or there is no run to go on
+            with.
+        Changed: if the script has changed since the run that is to be gone on with.
     """
     budget = devices.budget(job.budget) if job.budget is not None else None
-    folder, trouble = run_folder.make(job.script, job.record)
-    run = _Run(job, Settings(budget.mib if budget is not None else None), folder, tell)
-    if trouble is not None:
-        run.take_down("record_elsewhere", reason=trouble)
-    return run.to_its_end()
+    found = kept_runs.find(job) if job.resume else None
+    trouble = None
+    if found is not None:
+        folder, kept = found
+        if budget is not None:
+            kept = replace(kept, settings=Settings(budget.mib))
+    else:
+        folder, trouble = run_folder.make(job.script, job.record)
+        kept = Kept.new(job, Settings(budget.mib if budget is not None else None))
+    held = run_folder.hold(folder)
+    try:
+        run = _Run(kept, folder, tell, is_resumed=found is not None)
+        if trouble is not None:
+            run.take_down("record_elsewhere", reason=trouble)
+        return run.to_its_end()
+    finally:
+        os.close(held)
 
 
 class _Run:
-    def __init__(self, job: Job, settings: Settings, folder: Path, tell: Callable[[Event], object]) -> None:
-        self.job = job
-        self.settings = settings
+    def __init__(self, kept: Kept, folder: Path, tell: Callable[[Event], object], *, is_resumed: bool) -> None:
+        self.kept = kept
+        self.job = kept.job
         self.folder = folder
         self.tell = tell
         self.on_gpu = bool(gpu.visible())
-        self.input = _Input()
+        self.input = StandardInput()
         self.events: list[Event] = []
-        self._path = (folder / run_folder.RECORD).absolute()
-        self._dumps = self._path.parent / "memory"
+        self.attempts = int(is_resumed)
+        home = folder.absolute()
+        self._path = home / run_folder.RECORD
+        self._dumps = home / "memory"
+        self._leave = home / "leave"
+        self._checkpoints = Folder(home / run_folder.CHECKPOINTS)
         self._file = RecordFile(self._path, lambda reason: self._take(Event.now("record_lost", reason=reason)))
-        self._read = 0  # bytes of the record
+        self._read = self._size() if is_resumed else 0  # bytes of the record
         self._is_stopped = False  # the user asked for an end
         self._interrupted = -_TWICE  # when, last
+        if is_resumed:
+            self.take_down("continued")
 
     def to_its_end(self) -> Outcome:
         fruitless, best = 0, 0
         with Signals().held() as signals:
             while True:
+                self.kept.write(self.folder)
                 begun = len(self.events)
                 ended = self._attempt(signals)
-                if ended.death is None:
-                    self._tell_last_words(ended)
-                    break
-                steps = _steps(self.events[begun:])
-                fruitless = 0 if steps > best else fruitless + 1
+                happened = self.events[begun:]
+                self._tell_end(ended, happened)
+                steps = _steps(happened)
+                made_some = steps > best or any(event.kind == "checkpoint" for event in happened)
+                fruitless = 0 if made_some else fruitless + 1
                 best = max(best, steps)
-                needs_less = less(self.settings, _host(self.events[begun:], ended.last), on_gpu=self.on_gpu)
-                self._tell_death(ended.code, ended.death, steps)
-                if self._is_stopped:
+                if self._is_stopped or not self._goes_on(ended):
                     break
-                if needs_less is None or fruitless >= _GIVES_UP_AFTER:
-                    self.take_down("given_up", deaths=sum(event.kind == "death" for event in self.events))
+                settings = self._settings_after(ended, happened)
+                changed = kept_runs.what_changed(self.kept, self.folder)
+                if settings is None or changed is not None or fruitless >= _GIVES_UP_AFTER:
+                    times = sum(event.kind in ("death", "killed") for event in self.events)
+                    self.take_down("given_up", deaths=times, changed=changed)
                     break
-                self.settings = needs_less
-                is_whole = self.input.rewind()
-                self.take_down("restart", budget_mib=needs_less.budget_mib, slices=needs_less.slices, input=is_whole)
+                self._start_again(settings)
         self.take_down("ended", code=ended.code)
         self._file.close()
-        return Outcome(ended.code, self.folder, Record(tuple(self.events)))
+        if ended.code == 0:
+            self._checkpoints.remove()
+        return Outcome(ended.code, self.folder, Record(tuple(self.events)), self.job, self._checkpoints.size())
+
+    def _goes_on(self, ended: Ended) -> bool:
+        """Whether the script is to be started again: it died of memory, was killed, or crashed in a training."""
+        crashed = -ended.code in deaths.ABORTS and self._checkpoints.newest() is not None
+        return ended.death is not None or ended.code == -signal.SIGKILL or crashed
+
+    def _settings_after(self, ended: Ended, happened: list[Event]) -> Settings | None:
+        """How the next attempt is to run: as before, or with less; None where less cannot be."""
+        if ended.death is None:
+            return self.kept.settings
+        return less(self.kept.settings, _host(happened, ended.last), on_gpu=self.on_gpu)
+
+    def _start_again(self, settings: Settings) -> None:
+        is_whole = self.input.rewind()
+        self.kept = replace(self.kept, settings=settings)
+        self.attempts += 1
+        told: dict[str, Scalar] = {"budget_mib": settings.budget_mib, "slices": settings.slices}
+        self.take_down("restart", **told, input=is_whole, resumes=self._checkpoints.newest() is not None)
 
     def _attempt(self, signals: Signals) -> Ended:
+        self._leave.unlink(missing_ok=True)
         child = Child(self.job.command, self._environment(), None, has_group=not Signals.are_keys(), dumps=self._dumps)
+        foresight, begun, evidence = Foresight(), len(self.events), None
         while (ended := child.poll()) is None:
             self._read_on()
             arrived = signals.wait(_PERIOD)
             if arrived is not None:
                 self._pass_on(*arrived, child)
+            soon = foresight.look(child.last, time.monotonic())
+            if soon is not None and evidence is None and self._can_leave(begun):
+                evidence = soon
+                self._leave.touch()
         self._read_on()
+        if evidence is not None and ended.code == -signal.SIGKILL and ended.death is None:
+            death = oom.Exhaustion(Resource.HOST_MEMORY, "foreseen", evidence=evidence)
+            ended = Ended(ended.code, death, ended.last, ended.said)
         return ended
+
+    def _can_leave(self, begun: int) -> bool:
+        """Whether a training is under way that can be saved, and started again with less."""
+        is_training = any(event.kind == "training" for event in self.events[begun:])
+        return is_training and self._follows and not self._is_stopped and self._file.is_open
 
     def _pass_on(self, number: signal.Signals, has_it: bool, child: Child) -> None:
         if number == signal.SIGWINCH:
@@ -163,7 +173,7 @@ class _Run:
             self._interrupted = now if number == signal.SIGINT else self._interrupted
 
     def _environment(self) -> dict[str, str]:
-        job, settings = self.job, self.settings
+        job, settings = self.job, self.kept.settings
         told = {
             "supervisor": os.getpid(),
             "allow": job.allow,
@@ -171,6 +181,11 @@ class _Run:
             "budget_mib": settings.budget_mib,
             "slices": settings.slices,
             "hint": job.typed("micro_batch"),
+            "checkpoints": str(self._checkpoints.path) if self._follows else None,
+            "leave": str(self._leave),
+            "every": job.every,
+            "seed": self.kept.seed,
+            "attempt": self.attempts,
         }
         limit = {}
         if settings.budget_mib is not None and not self.on_gpu:
@@ -182,6 +197,10 @@ class _Run:
         dumps = {DUMPS: f"{self._dumps}/"} if DUMPS not in os.environ else {}
         return {**os.environ, **limit, **dumps, **ours, "FITROOM_RECORD": str(self._path)}
 
+    @property
+    def _follows(self) -> bool:
+        return self.job.every != math.inf
+
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def take_down(self, kind: str, **data: Scalar) -> None:
@@ -191,15 +210,23 @@ class _Run:
         if not self._file.is_open:
             self._take(event)
 
-    def _tell_death(self, code: int, found: oom.Exhaustion, steps: int) -> None:
-        told: dict[str, Scalar] = {"resource": found.resource.value, "face": found.face, "evidence": found.evidence}
-        self.take_down("death", code=code, steps=steps, **told)
-
-    def _tell_last_words(self, ended: Ended) -> None:
-        """Where the script ended with an error about memory that nothing here could help, take that down."""
-        found = oom.from_text(ended.said[-_LAST_WORDS:]) if ended.code else None
-        if found is not None and found.certain and found.is_memory:
-            self.take_down("ran_out", resource=found.resource.value, face=found.face, evidence=found.evidence)
+    def _tell_end(self, ended: Ended, happened: list[Event]) -> None:
+        """Take down how an attempt ended, where it did not end well."""
+        found = ended.death
+        if found is not None:
+            told: dict[str, Scalar] = {"resource": found.resource.value, "face": found.face, "evidence": found.evidence}
+            self.take_down("death", code=ended.code, steps=_steps(happened), **told)
+        elif self._goes_on(ended) and not self._is_stopped:
+            self.take_down("killed", code=ended.code, steps=_steps(happened))
+        elif ended.code:
+            words = ended.said[-_LAST_WORDS:]
+            found = oom.from_text(words)
+            if found is not None and found.certain and found.is_memory:
+                told = {"resource": found.resource.value, "face": found.face, "evidence": found.evidence}
+                self.take_down("ran_out", **told)
+            elif self.attempts and not any(event.kind in _TRAINS for event in happened):
+                last = next((line for line in reversed(words.splitlines()) if line.strip()), "")
+                self.take_down("failed_again", code=ended.code, said=last)
 
     def _take(self, event: Event) -> None:
         self.events.append(event)
@@ -241,26 +268,3 @@ def _host(events: list[Event], last: list[limits.Use]) -> Host | None:
     before = next((event.data for event in events if event.kind == "training"), {})
     found = [Host(use.limit, int(before.get(use.what) or 0), use.what == limits.ADDRESS_SPACE) for use in last]
     return min(found, key=lambda host: host.room, default=None)
-
-
-class _Input:
-    """Standard input, which every attempt should read from where the run began."""
-
-    def __init__(self) -> None:
-        self._begin: int | None = None
-        try:
-            if stat.S_ISREG(os.fstat(0).st_mode):
-                self._begin = os.lseek(0, 0, os.SEEK_CUR)
-        except OSError:  # closed
-            pass
-
-    def rewind(self) -> bool:
-        """Go back there; False where what has been read is gone."""
-        if self._begin is not None:
-            os.lseek(0, self._begin, os.SEEK_SET)
-            return True
-        try:
-            mode = os.fstat(0).st_mode
-        except OSError:
-            return True
-        return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))

@@ -90,6 +90,7 @@ class _Guard:
         self.options = options
         self.log = Log()
         self._depth = 0
+        self._train_step: Step | None = None
 
     def install(self) -> None:
         spoken = {name: self.speaking(getattr(self.model, name)) for name in _SPEAKING}
@@ -121,6 +122,10 @@ class _Guard:
 
         return method
 
+    def written(self) -> list[Any]:
+        """The variables that the training step writes, as far as it has been traced."""
+        return self._train_step.written_variables() if self._train_step is not None else []
+
     def _tell_of_call(self, kind: str, **data: Any) -> None:
         self.log.says_at_exit = True
         self.log.tell(kind, of="call", **data)
@@ -146,7 +151,8 @@ class _Guard:
         return None
 
     def _train_function(self) -> Any:
-        return self._over_iterator("train_function", model_step(self.model, "train_step"), "train")
+        self._train_step = model_step(self.model, "train_step")
+        return self._over_iterator("train_function", self._train_step, "train")
 
     def _test_function(self) -> Any:
         return self._over_iterator("test_function", model_step(self.model, "test_step"), "evaluate")

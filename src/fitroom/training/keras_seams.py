@@ -58,6 +58,29 @@ def plain_function(model: Any, name: str) -> Callable[[Any], Any]:
     return function
 
 
+def build_optimizer(model: Any) -> None:
+    """Have a model's optimizer make its variables, as its first update would."""
+    optimizer = getattr(model, "optimizer", None)
+    if model.built and optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+
+
+def begin_with(model: Any, epoch: int) -> Any:
+    """A callback that has `fit` begin with this epoch, whatever other callbacks want."""
+    import keras
+
+    class Begin(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+        def on_train_begin(self, logs: Any = None) -> None:
+            model._initial_epoch = epoch
+
+    return Begin()
+
+
+def forget_fit(model: Any) -> None:
+    """After it: have the next `fit` begin where it is told to, with a validation of its own."""
+    model._initial_epoch = model._eval_epoch_iterator = None
+
+
 def without_optionals(data: Any) -> Any:
     """The data of a batch, with absent parts as None."""
     import tensorflow as tf

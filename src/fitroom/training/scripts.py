@@ -18,9 +18,15 @@ def install(told: dict[str, Any]) -> None:
     """Guard every training of this process.
 
     Args:
-        told: what the supervisor decided: the budget, the plan, what is allowed.
+        told: what the supervisor decided: the budget, the plan, what is allowed, and whether trainings of this process
+            are followed, so that another can go on with them.
     """
     hide_our_frames()
+    if told["follows"]:
+        from fitroom.data import seeds
+
+        after_import("random", _safely(lambda: seeds.seed_python(told["seed"])))
+        after_import("numpy.random", _safely(lambda: seeds.seed_numpy(told["seed"])))
     after_import("numpy", _safely(_numpy))
     after_import("tensorflow", _safely(lambda: _tensorflow(told)))
     after_import("keras", _safely(lambda: _keras(told)))
@@ -38,10 +44,15 @@ def _safely(act: Callable[[], None]) -> Callable[[], None]:
     return then
 
 
+_logs: list[Any] = []  # the one, once there is something to tell
+
+
 def _tell(kind: str, **data: Any) -> None:
     from fitroom.training.log import Log
 
-    Log().tell(kind, **data)
+    if not _logs:
+        _logs.append(Log())
+    _logs[0].tell(kind, **data)
 
 
 def _numpy() -> None:
@@ -65,6 +76,10 @@ def _keras(told: dict[str, Any]) -> None:
         return
     from fitroom.training import every_function, every_model
 
+    if told["follows"]:
+        from fitroom.training import fits
+
+        fits.install(told, _tell)
     every_model.install(lambda: _options(told))
     every_function.install(lambda: _options(told))
 

@@ -1,0 +1,235 @@
+"""Every `fit` of a script, in order: gone on with, put back, or followed from its beginning."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from fitroom.data import keras_seams as data_seams
+from fitroom.data.seeds import ArrayOrder
+from fitroom.training import keras_seams
+from fitroom.training.checkpoint_files import Checkpoint, Folder
+from fitroom.training.following import Following, Over, Refused, Surroundings
+from fitroom.training.saving import Saver
+from fitroom.training.script_files import ScriptFiles
+
+_GRACE = 20.0  # seconds in which a training that is to end comes to its next step, or ends without a checkpoint
+_LOOK = 0.2  # seconds between two looks at whether the supervisor wants us to leave
+
+
+def install(told: dict[str, Any], tell: Callable[..., object]) -> None:
+    """Follow every `fit` of this process.
+
+    Args:
+        told: what the supervisor decided: where checkpoints are, and how often they are to be made.
+        tell: takes events.
+    """
+    fits = Fits(told, tell)
+    plain = keras.Model.fit
+    data_seams.follow(fits.follower, fits.order)
+    data_seams.seed_datasets(fits.next_seed)
+
+    @functools.wraps(plain)
+    def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        return fits.fit(plain, model, args, kwargs)
+
+    keras.Model.fit = fit
+
+
+class Fits:
+    """The trainings of a process, counted."""
+
+    def __init__(self, told: dict[str, Any], tell: Callable[..., object]) -> None:
+        self._seed = told["seed"]
+        self._orders = 0
+        self._seeds = 0
+        self._tell = tell
+        self._folder = Folder(told["checkpoints"])
+        self._folder.clean()
+        saver = Saver(self._folder, tell, every=told["every"], after_death=told["attempt"] > 0)
+        self._leaving = Leaving(Path(told["leave"]))
+        self._around = Surroundings(saver, tell, self._leaving.asked, ScriptFiles())
+        self._count = 0
+        self._current: Following | None = None
+
+    # --- what is decided by chance ---------------------------------------------------------------------------------
+
+    def order(self) -> ArrayOrder:
+        """The order of the next arrays that Keras shuffles."""
+        self._orders += 1
+        return ArrayOrder(self._seed, self._orders)
+
+    def next_seed(self) -> int:
+        """The seed of the next operation on a dataset that has none."""
+        self._seeds += 1
+        return int((self._seed ^ (self._seeds * 0x9E3779B97F4A7C15)) % 2**62)
+
+    def follower(self, iterator: Any) -> Any:
+        """Who follows an iterator that Keras makes; None outside of a training."""
+        return None if self._current is None else self._current.begin(iterator)
+
+    # --- one training ----------------------------------------------------------------------------------------------
+
+    def fit(self, plain: Any, model: Any, args: Any, kwargs: Any) -> Any:
+        """A training: followed, if it is the script's own and runs in one replica."""
+        is_inner = self._current is not None or threading.current_thread() is not threading.main_thread()
+        if is_inner or model.distribute_strategy.num_replicas_in_sync > 1:
+            return plain(model, *args, **kwargs)
+        bound = inspect.signature(plain).bind(model, *args, **kwargs)
+        bound.apply_defaults()
+        callbacks = _callbacks(bound.arguments["callbacks"])
+        number, self._count = self._count, self._count + 1
+        following = Following(number, model, callbacks, bound.arguments, self._around)
+        found = self._folder.read(number, self._complain)
+        try:
+            if found is None:
+                return self._followed(following, plain, bound)
+            following.comes_from(found)
+            if found.is_finished:
+                return self._put_back(following, plain, bound, found)
+            begin = keras_seams.begin_with(model, found.about["epoch"])
+            bound.arguments["callbacks"] = _with(bound.arguments["callbacks"], begin)
+            return self._followed(following, plain, bound)
+        except Refused as error:
+            self._tell("refused", reason=str(error), training=number)
+            raise SystemExit(2) from None
+        finally:
+            if found is not None:
+                keras_seams.forget_fit(model)
+
+    def _followed(self, following: Following, plain: Any, bound: inspect.BoundArguments) -> Any:
+        with self._follow(following), self._leaving.heard():
+            result = plain(*bound.args, **bound.kwargs)
+            following.save_end()
+            self._leaving.leave_if_asked(self._around.saver)
+        return result
+
+    def _put_back(self, following: Following, plain: Any, bound: inspect.BoundArguments, found: Checkpoint) -> Any:
+        """Have everything be as it was at the end of a training, without training again or telling callbacks."""
+        model, callbacks = following.model, following.callbacks.callbacks
+        own = next((one for one in callbacks if isinstance(one, keras.callbacks.History)), None)
+        begin = keras_seams.begin_with(model, found.about["epoch"])
+        bound.arguments |= {"callbacks": [begin], "verbose": 0}
+        with self._follow(following), suppress(Over):
+            plain(*bound.args, **bound.kwargs)
+        model.stop_training = found.about["stopped"]
+        following.put_history(found)
+        for callback in callbacks:
+            callback.set_model(model)
+            callback.set_params(model.history.params)
+        if own is not None:
+            model.history = own
+        return model.history
+
+    @contextmanager
+    def _follow(self, following: Following) -> Iterator[None]:
+        self._current = following
+        try:
+            yield
+        finally:
+            self._current = None
+
+    def _complain(self, name: str, reason: str) -> None:
+        self._tell("checkpoint_damaged", file=name, reason=reason)
+
+
+class Leaving:
+    """Whether this process is to save its training and leave: because of a SIGTERM, or because memory is running out.
+
+    Args:
+        request: a file that the supervisor makes where it wants that.
+    """
+
+    def __init__(self, request: Path) -> None:
+        self._request = request
+        self._looked = 0.0
+        self._before: Any = None  # what a SIGTERM does without us
+        self._is_asked = False
+        self._is_late = False
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Hear a SIGTERM, and have it wait for the next step."""
+        self._before = signal.getsignal(signal.SIGTERM)
+        if self._before is None or self._before is signal.SIG_IGN:  # not Python's business, or nobody's
+            yield
+            return
+        signal.signal(signal.SIGTERM, self._on_signal)
+        try:
+            yield
+        finally:
+            if signal.getsignal(signal.SIGTERM) == self._on_signal:
+                signal.signal(signal.SIGTERM, self._before)
+            if self._is_asked:  # an error has come in between
+                self._go()
+
+    def asked(self) -> Callable[[], object] | None:
+        """None; or what ends the process, once the training is saved."""
+        if self._is_asked:
+            return self._go
+        now = time.monotonic()
+        if now - self._looked >= _LOOK:
+            self._looked = now
+            if self._request.exists():
+                return _vanish
+        return None
+
+    def leave_if_asked(self, saver: Saver) -> None:
+        """At the end of a training."""
+        leave = self.asked()
+        if leave is not None:
+            saver.wait()
+            leave()
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        if self._is_late:
+            self._go()
+        elif not self._is_asked:
+            self._is_asked = True
+            timer = threading.Timer(_GRACE, self._overdue)
+            timer.daemon = True
+            timer.start()
+
+    def _overdue(self) -> None:
+        if self._is_asked:
+            self._is_late = True
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _go(self) -> None:
+        """What a SIGTERM does without us."""
+        self._is_asked = self._is_late = False
+        signal.signal(signal.SIGTERM, self._before)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _vanish() -> None:
+    """End without a trace: the supervisor starts the script again."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _callbacks(given: Any) -> list[Any]:
+    if isinstance(given, keras.callbacks.CallbackList):
+        return list(given.callbacks)
+    return keras.tree.flatten(given) if given else []
+
+
+def _with(given: Any, one: Any) -> Any:
+    """The callbacks, with one more at their end."""
+    if isinstance(given, keras.callbacks.CallbackList):
+        given.append(one)
+        return given
+    return [*_callbacks(given), one]
