@@ -15,7 +15,7 @@ import psutil
 
 from tests.conftest import THREADS
 
-SCRIPT = Path(__file__).parent / "scripts" / "resumed.py"
+SCRIPTS = Path(__file__).parent / "scripts"
 MOMENTS = ("start", "step", "checkpoint", "between")
 QUICK = ("start",)  # nothing has been saved since the last one: three in a row end a run
 
@@ -25,10 +25,10 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in THREADS and not name.startswith("TF_CPU")}
 
 
-def plain(folder: Path, source: str) -> list[dict[str, Any]]:
+def plain(folder: Path, source: str, script: str = "resumed") -> list[dict[str, Any]]:
     """What comes of the script under plain Python."""
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, str(SCRIPT), source, "0"]
+    command = [sys.executable, str(SCRIPTS / f"{script}.py"), source, "0"]
     subprocess.run(command, cwd=folder, env=environment(), capture_output=True, check=True, timeout=280)
     return results(folder)
 
@@ -55,15 +55,17 @@ class Killed:
         said: its standard error.
     """
 
-    def __init__(self, folder: Path, source: str, moments: list[str], seed: int = 0, pause: float = 0.02) -> None:
+    def __init__(
+        self, folder: Path, source: str, moments: list[str], seed: int = 0, pause: float = 0.02, script: str = "resumed"
+    ) -> None:
         folder.mkdir(exist_ok=True)
-        self._folder = folder
+        self._home = folder / ".fitroom" / f"{script}-1"
         self._random = random.Random(seed)
         self.kills = 0
-        command = [sys.executable, "-m", "fitroom", "run", "--checkpoint-every", "0", str(SCRIPT), source, str(pause)]
+        command = [sys.executable, "-m", "fitroom", "run", "--checkpoint-every", "0", str(SCRIPTS / f"{script}.py")]
         with (folder / "stderr").open("w") as errors:
             self._run = subprocess.Popen(
-                command, cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=errors
+                [*command, source, str(pause)], cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=errors
             )
         last = None
         for moment in moments:
@@ -108,12 +110,12 @@ class Killed:
 
     def _saved(self) -> int:
         try:
-            return (self._folder / ".fitroom/resumed-1/record.jsonl").read_text().count('"kind":"checkpoint"')
+            return (self._home / "record.jsonl").read_text().count('"kind":"checkpoint"')
         except OSError:
             return 0
 
     def _count(self, pattern: str) -> int:
-        return len(list((self._folder / ".fitroom/resumed-1/checkpoints").glob(pattern)))
+        return len(list((self._home / "checkpoints").glob(pattern)))
 
 
 def some_moments(count: int, seed: int) -> list[str]:

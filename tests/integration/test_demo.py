@@ -33,6 +33,12 @@ def test_the_demo_shows_a_failed_step_and_a_rescue(fitroom: Run) -> None:
     assert any("a step ran out of memory" in line for line in result["fitroom"]["said"])
     assert set(result["differences"]) == {"LayerNormalization", "BatchNormalization"}
     assert max(result["differences"].values()) < 1e-4
+    # Killed in its second training, it goes on, and its weights are the very same.
+    said = "\n".join(result["killed"]["said"])
+    assert "ended by signal 9" in said
+    assert "training 1 had come to its end" in said
+    assert "training 2 goes on with epoch" in said
+    assert result["differences_after_kill"] == {"LayerNormalization": 0.0, "BatchNormalization": 0.0}
 
 
 def test_without_tensorflow_the_demo_says_what_to_install(python: Run) -> None:

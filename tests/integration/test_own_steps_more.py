@@ -242,3 +242,33 @@ def test_a_batch_without_an_axis_says_so() -> None:
 
     with pytest.raises(fitroom.DoesNotFit, match="no batch axis"):
         train_step()
+
+
+def test_a_model_that_cannot_be_guarded_trains_as_it_would_without() -> None:
+    # GIVEN parts that are built for any batch size, by the step itself
+    class Unbuilt(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.maker = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
+
+        def train_step(self, data: Any) -> Any:
+            noise = tf.ones([tf.shape(data)[0], 4])
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self.maker(noise) - data) ** 2)
+            weights = self.maker.trainable_variables
+            self.optimizer.apply(tape.gradient(loss, weights), weights)
+            return {"loss": loss}
+
+    def trained(is_guarded: bool) -> list[Any]:
+        keras.utils.set_random_seed(1)
+        model = Unbuilt()
+        model.compile("sgd")
+        if is_guarded:
+            fitroom.guard(model)
+        model.fit(tf.data.Dataset.from_tensor_slices(np.ones((10, 2), np.float32)).batch(4), verbose=0, shuffle=False)
+        return list(model.get_weights())
+
+    wanted = trained(False)
+    with pytest.warns(UserWarning, match="makes variables while it runs"):
+        found = trained(True)
+    assert all(np.array_equal(one, other) for one, other in zip(found, wanted, strict=True))

@@ -72,6 +72,16 @@ def test_many_kills_change_nothing(tmp_path: Path, plain: Plain, source: str, se
 
 
 @pytest.mark.chaos
+def test_kills_change_nothing_whatever_is_trained(tmp_path: Path) -> None:
+    wanted = killing.plain(tmp_path / "plain", "all", "resumed_models")
+    moments = ["step", "between"] * 6
+    run = killing.Killed(tmp_path / "killed", "all", moments, pause=0.1, script="resumed_models")
+    assert run.code == 0, run.said[-3000:]
+    assert run.kills >= 8
+    assert killing.differences(killing.results(tmp_path / "killed"), wanted) == []
+
+
+@pytest.mark.chaos
 def test_data_of_unknown_length(tmp_path: Path) -> None:
     # Plain Keras counts one step more where such data end, so the undisturbed run is ours.
     undisturbed = killing.Killed(tmp_path / "undisturbed", "filtered", [], pause=0)
@@ -183,7 +193,7 @@ def test_a_script_that_has_changed_is_refused(fitroom: Run, tmp_path: Path) -> N
     (tmp_path / "script.py").write_text(stopped.script.replace("epochs=6", "epochs=7"))
     done = resume(fitroom, tmp_path, "script.py")
     assert done.returncode == 2
-    assert "script.py has changed in line 15" in done.stderr
+    assert "script.py has changed in line 14" in done.stderr
     assert "epochs=7" in done.stderr
     assert "Traceback" not in done.stderr
     assert sorted((tmp_path / ".fitroom/script-1/checkpoints").glob("*.zip")) == stopped.checkpoints
@@ -193,7 +203,7 @@ def test_a_model_that_has_changed_is_refused(fitroom: Run, tmp_path: Path) -> No
     stopped = Stopped(tmp_path)
     done = resume(fitroom, tmp_path, env={"WIDTH": "65"})
     assert done.returncode == 2
-    assert "the model is another one: the variable dense/kernel (8×64, float32) has become" in done.stderr
+    assert "the model is another one: the variable sequential/dense/kernel (8×64, float32)" in done.stderr
     assert "Traceback" not in done.stderr
     assert sorted((tmp_path / ".fitroom/script-1/checkpoints").glob("*.zip")) == stopped.checkpoints
 
@@ -278,18 +288,18 @@ def test_a_training_is_saved_before_memory_runs_out(
 ) -> None:
     # GIVEN a machine whose memory fills up in the first attempt, once the training has been saved a few times
     record = tmp_path / ".fitroom/script-1/record.jsonl"
-    used = [GIB // 2]
+    used = [int(0.8 * GIB)]
 
     def uses(pid: int) -> list[limits.Use]:
         text = record.read_text() if record.exists() else ""
-        if text.count('"kind":"checkpoint"') > 5 and '"kind":"restart"' not in text:
+        if text.count('"kind":"checkpoint"') > 3 and '"kind":"restart"' not in text:
             used[0] = min(used[0] + GIB // 20, GIB)
         elif '"kind":"restart"' in text:
             used[0] = GIB // 2
         return [limits.Use("the machine", GIB, used[0])]
 
     monkeypatch.setattr(limits, "uses", uses)
-    (tmp_path / "script.py").write_text(TRAINS.format(before="", after="", pause=0.1))
+    (tmp_path / "script.py").write_text(TRAINS.format(before="", after="", pause=0.15))
     for name in os.environ.keys() - killing.environment().keys():
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
@@ -22,8 +23,9 @@ class Demo:
     """Watch trainings run out of memory for real, without a GPU, and be carried through.
 
     A script trains two small CNNs in a loop, on a device that is too small for their batches: under plain Python, which
-    it kills, and unmodified under fitroom run. The weights are then compared with those of a run with memory enough.
-    Takes about a minute and a half; nothing is left behind.
+    it kills, and unmodified under fitroom run. Then, with memory enough, its process is killed in the middle. The
+    weights are compared with those of a run with memory enough and no kill. Takes about two minutes; nothing is left
+    behind.
     """
 
     name = "demo"
@@ -63,26 +65,62 @@ def _watch(folder: Path, show: Console, progress: Console) -> dict[str, Any]:
         _show_plain(show, plain)
         status.update(f"The same script under fitroom run, within {BUDGET} {waits} …")
         ours = _loop(folder / "fitroom", None, "-m", "fitroom", "run", "--budget", BUDGET)
-        _show_ours(show, ours)
+        _show_ours(show, f"fitroom run --budget {BUDGET} loop.py", ours)
+        status.update("The same script with memory enough, killed in its second training …")
+        killed = _loop(folder / "killed", ENOUGH, "-m", "fitroom", "run", "--checkpoint-every", "0", act=_kill)
+        _show_ours(show, "fitroom run loop.py, and kill -9 in the second training", killed)
         status.update("The same script under plain Python, with memory enough …")
         _loop(folder / "enough", ENOUGH)
     differences = _differences(folder / "fitroom", folder / "enough")
-    _show_differences(show, differences)
-    return {"step": step, "plain": plain, "fitroom": ours, "differences": differences}
+    after_kill = _differences(folder / "killed", folder / "enough")
+    _show_differences(show, differences, after_kill)
+    return {
+        "step": step,
+        "plain": plain,
+        "fitroom": ours,
+        "killed": killed,
+        "differences": differences,
+        "differences_after_kill": after_kill,
+    }
 
 
-def _loop(folder: Path, budget: str | None, *prefix: str) -> dict[str, Any]:
+def _kill(run: subprocess.Popen[str], folder: Path) -> None:
+    """Kill the script's process, not ours, once its second training has been saved in the middle."""
+    import time
+
+    import psutil
+
+    saved = folder / ".fitroom" / "loop-1" / "checkpoints"
+    while run.poll() is None and not list(saved.glob("000001-0*.zip")):
+        time.sleep(0.01)
+    if run.poll() is None:
+        for child in psutil.Process(run.pid).children():
+            child.kill()
+
+
+def _loop(
+    folder: Path,
+    budget: str | None,
+    *prefix: str,
+    act: Callable[[subprocess.Popen[str], Path], None] | None = None,
+) -> dict[str, Any]:
     from pathlib import Path
 
     from fitroom import demo
 
     script = Path(demo.__file__).with_name("loop.py")
-    done = _python(folder, budget, *prefix, str(script), ".", check=bool(prefix) or budget == ENOUGH)
+    done = _python(folder, budget, *prefix, str(script), ".", check=bool(prefix) or budget == ENOUGH, act=act)
     return {"code": done.returncode, "printed": done.stdout.splitlines(), "said": done.stderr.strip().splitlines()}
 
 
-def _python(folder: Path, budget: str | None, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run Python in `folder`, on a pocket device of `budget`."""
+def _python(
+    folder: Path,
+    budget: str | None,
+    *arguments: str,
+    check: bool = True,
+    act: Callable[[subprocess.Popen[str], Path], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in `folder`, on a pocket device of `budget`; `act` does something to it while it runs."""
     import os
     import subprocess
     import sys
@@ -95,9 +133,12 @@ def _python(folder: Path, budget: str | None, *arguments: str, check: bool = Tru
     environment |= pocket.environment(budget) if budget is not None else {}
     # Quiet, on the CPU, and running out anew each time.
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "FITROOM_CACHE": "off"}
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment, cwd=folder, capture_output=True, text=True, check=False
-    )
+    command, pipe = [sys.executable, *arguments], subprocess.PIPE
+    with subprocess.Popen(command, env=environment, cwd=folder, text=True, stdout=pipe, stderr=pipe) as process:
+        if act is not None:
+            act(process, folder)
+        out, error = process.communicate()
+    done = subprocess.CompletedProcess(process.args, process.returncode, out, error)
     if check and done.returncode != 0:
         tail = "\n".join(done.stderr.splitlines()[-15:])
         raise FitroomError(f"The demo's training failed with exit code {done.returncode}", received=f"\n{tail}\n")
@@ -149,15 +190,16 @@ def _show_plain(console: Console, plain: dict[str, Any]) -> None:
     console.print(f"It ended with exit code {plain['code']}: [dim]{error[:90]} …[/]\n", highlight=False)
 
 
-def _show_ours(console: Console, ours: dict[str, Any]) -> None:
-    console.rule(f"[bold]The same script: fitroom run --budget {BUDGET} loop.py[/]", align="left")
+def _show_ours(console: Console, command: str, ours: dict[str, Any]) -> None:
+    console.rule(f"[bold]The same script: {command}[/]", align="left")
     for line in (*ours["printed"], *ours["said"]):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print()
 
 
-def _show_differences(console: Console, differences: dict[str, float]) -> None:
-    console.rule("[bold]Are the weights those of a run with memory enough?[/]", align="left")
-    for name, difference in differences.items():
-        words = "bit for bit the same" if difference == 0 else f"the same to within {difference:.0e} of the largest"
-        console.print(f"{name}: {words}.")
+def _show_differences(console: Console, short_of_memory: dict[str, float], killed: dict[str, float]) -> None:
+    console.rule("[bold]Are the weights those of a run with memory enough and no kill?[/]", align="left")
+    for title, differences in (("Short of memory", short_of_memory), ("Killed", killed)):
+        for name, difference in differences.items():
+            words = "bit for bit the same" if difference == 0 else f"the same to within {difference:.0e} of the largest"
+            console.print(f"{title}, {name}: {words}.", highlight=False)

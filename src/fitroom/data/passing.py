@@ -31,6 +31,14 @@ class Passing:
         self.element_spec = getattr(iterator, "element_spec", None)
         self.print = 0
 
+    @property
+    def iterator(self) -> Any:
+        """An iterator over them of the kind that they came from: Keras compiles a step for TensorFlow's own only."""
+        specs = tf.nest.flatten(self.element_spec) if self.element_spec is not None else []
+        if specs and all(isinstance(spec, (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)) for spec in specs):
+            return iter(tf.data.Dataset.from_generator(lambda: self, output_signature=self.element_spec))
+        return self
+
     def __iter__(self) -> Iterator[Any]:
         return self
 

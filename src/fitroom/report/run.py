@@ -10,7 +10,7 @@ from fitroom.core import Event, Record
 from fitroom.core.noun import Scalar
 from fitroom.units import MIB, format_bytes
 
-_SILENT = {"progress", "training", "ended"}  # for the record only
+_SILENT = {"progress", "training", "left", "ended"}  # for the record only
 
 
 class Again(NamedTuple):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer as keras_optimizer
@@ -140,7 +141,20 @@ def all_variables(model: Any, *optimizers: Any) -> list[Any]:
     """What a step of a model may write: its variables, its metrics' and its optimizers'."""
     own = [one for one in vars(model).values() if isinstance(one, keras_optimizer.BaseOptimizer)]
     used = {id(one): one for one in (*own, *optimizers) if one is not None}.values()
-    return [*model.variables, *model.metrics_variables, *(variable for one in used for variable in one.variables)]
+    slots = [variable for one in used for variable in one.variables]
+    return [*model.variables, *model.metrics_variables, *slots, *_untracked(model)]
+
+
+def _untracked(model: Any) -> list[Any]:
+    """TensorFlow's own variables and generators on a model and its layers, which Keras knows nothing of."""
+    known = {id(one.value) for one in model.variables}
+    found = []
+    for layer in dict.fromkeys([model, *model._flatten_layers()]):
+        for one in vars(layer).values():
+            variable = one.state if isinstance(one, tf.random.Generator) else one
+            if isinstance(variable, tf.Variable) and id(variable) not in known:
+                found.append(variable)
+    return found
 
 
 def user_metrics(model: Any) -> list[Any]:

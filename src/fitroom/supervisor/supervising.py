@@ -150,7 +150,7 @@ class _Run:
                 evidence = soon
                 self._leave.touch()
         self._read_on()
-        if evidence is not None and ended.code == -signal.SIGKILL and ended.death is None:
+        if evidence is not None and any(event.kind == "left" for event in self.events[begun:]):
             death = oom.Exhaustion(Resource.HOST_MEMORY, "foreseen", evidence=evidence)
             ended = Ended(ended.code, death, ended.last, ended.said)
         return ended

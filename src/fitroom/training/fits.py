@@ -58,7 +58,7 @@ class Fits:
         self._folder = Folder(told["checkpoints"])
         self._folder.clean()
         saver = Saver(self._folder, tell, every=told["every"], after_death=told["attempt"] > 0)
-        self._leaving = Leaving(Path(told["leave"]))
+        self._leaving = Leaving(Path(told["leave"]), tell)
         self._around = Surroundings(saver, tell, self._leaving.asked, ScriptFiles())
         self._count = 0
         self._current: Following | None = None
@@ -82,31 +82,33 @@ class Fits:
     # --- one training ----------------------------------------------------------------------------------------------
 
     def fit(self, plain: Any, model: Any, args: Any, kwargs: Any) -> Any:
-        """A training: followed, if it is the script's own and runs in one replica."""
+        """A training: followed, if it is the script's own and runs without a strategy."""
         is_inner = self._current is not None or threading.current_thread() is not threading.main_thread()
-        if is_inner or model.distribute_strategy.num_replicas_in_sync > 1:
-            return plain(model, *args, **kwargs)
-        bound = inspect.signature(plain).bind(model, *args, **kwargs)
-        bound.apply_defaults()
-        callbacks = _callbacks(bound.arguments["callbacks"])
-        number, self._count = self._count, self._count + 1
-        following = Following(number, model, callbacks, bound.arguments, self._around)
-        found = self._folder.read(number, self._complain)
         try:
-            if found is None:
-                return self._followed(following, plain, bound)
-            following.comes_from(found)
+            bound = inspect.signature(plain).bind(model, *args, **kwargs)
+        except TypeError:  # Keras says it better
+            return plain(model, *args, **kwargs)
+        if is_inner or keras_seams.has_strategy(model):
+            return plain(model, *args, **kwargs)
+        bound.apply_defaults()
+        number, self._count = self._count, self._count + 1
+        following = Following(number, model, _callbacks(bound.arguments["callbacks"]), bound.arguments, self._around)
+        found = self._folder.read(number, self._complain)
+        if found is None:
+            return self._followed(following, plain, bound)
+        following.comes_from(found)
+        begin = keras_seams.begin_with(model, found.about["epoch"])
+        try:
             if found.is_finished:
-                return self._put_back(following, plain, bound, found)
-            begin = keras_seams.begin_with(model, found.about["epoch"])
+                return self._put_back(following, plain, bound, begin, found)
+            del found  # as large as the model and its optimizer
             bound.arguments["callbacks"] = _with(bound.arguments["callbacks"], begin)
             return self._followed(following, plain, bound)
         except Refused as error:
             self._tell("refused", reason=str(error), training=number)
             raise SystemExit(2) from None
         finally:
-            if found is not None:
-                keras_seams.forget_fit(model)
+            keras_seams.forget_fit(model)
 
     def _followed(self, following: Following, plain: Any, bound: inspect.BoundArguments) -> Any:
         with self._follow(following), self._leaving.heard():
@@ -115,11 +117,12 @@ class Fits:
             self._leaving.leave_if_asked(self._around.saver)
         return result
 
-    def _put_back(self, following: Following, plain: Any, bound: inspect.BoundArguments, found: Checkpoint) -> Any:
+    def _put_back(
+        self, following: Following, plain: Any, bound: inspect.BoundArguments, begin: Any, found: Checkpoint
+    ) -> Any:
         """Have everything be as it was at the end of a training, without training again or telling callbacks."""
         model, callbacks = following.model, following.callbacks.callbacks
         own = next((one for one in callbacks if isinstance(one, keras.callbacks.History)), None)
-        begin = keras_seams.begin_with(model, found.about["epoch"])
         bound.arguments |= {"callbacks": [begin], "verbose": 0}
         with self._follow(following), suppress(Over):
             plain(*bound.args, **bound.kwargs)
@@ -149,10 +152,12 @@ class Leaving:
 
     Args:
         request: a file that the supervisor makes where it wants that.
+        tell: takes events.
     """
 
-    def __init__(self, request: Path) -> None:
+    def __init__(self, request: Path, tell: Callable[..., object]) -> None:
         self._request = request
+        self._tell = tell
         self._looked = 0.0
         self._before: Any = None  # what a SIGTERM does without us
         self._is_asked = False
@@ -182,7 +187,7 @@ class Leaving:
         if now - self._looked >= _LOOK:
             self._looked = now
             if self._request.exists():
-                return _vanish
+                return self._vanish
         return None
 
     def leave_if_asked(self, saver: Saver) -> None:
@@ -212,13 +217,13 @@ class Leaving:
         signal.signal(signal.SIGTERM, self._before)
         os.kill(os.getpid(), signal.SIGTERM)
 
-
-def _vanish() -> None:
-    """End without a trace: the supervisor starts the script again."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
+    def _vanish(self) -> None:
+        """End at once: the supervisor starts the script again."""
+        self._tell("left")
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _callbacks(given: Any) -> list[Any]:

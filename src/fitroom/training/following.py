@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -109,19 +110,23 @@ class Following:
         self._is_whole = False
         for first, last, batches in steps:
             leave = self.around.leaving()
-            has_something = first > 0 or self.epoch > self.first_epoch
-            if has_something and (leave is not None or self.around.saver.is_due()):
+            if first == 0 and self.epoch == self.first_epoch:
+                is_saved = leave is not None  # there is nothing to save
+            elif leave is not None or self.around.saver.is_due():
                 batches, is_there = self._looked_ahead(batches)
-                if not is_there:
-                    noted = None
-                elif leave is not None or noted is not None or first == 0:
+                is_saved = is_there and (noted is not None or first == 0)
+                if is_saved:
                     self.save(first, noted.print if noted is not None else None)
-                    noted = None
-                else:
-                    batches = noted = Passing(batches)  # saved after this step, with what tells its batch from others
-            if leave is not None:
-                self.around.saver.wait()
-                leave()
+                elif is_there:
+                    noted = Passing(batches)  # saved after this step, with what tells its batch from others
+                    batches = noted.iterator
+            else:
+                is_saved = False
+            if is_saved:
+                noted = None
+                if leave is not None:
+                    self.around.saver.wait()
+                    leave()
             self._given = last + 1
             yield first, last, batches
             self._done += 1
@@ -132,21 +137,22 @@ class Following:
         if not self.epochs.may_end_early:
             return batches, True
         batch = next(batches, None)
-        return (batches, False) if batch is None else (Passing(batches, batch), True)
+        return (batches, False) if batch is None else (Passing(batches, batch).iterator, True)
 
     # --- saving ----------------------------------------------------------------------------------------------------
 
     def save(self, step: int, checksum: int | None) -> None:
         """Save the place before a step of this epoch; with what tells the batches of the step before from others."""
-        self.around.saver.save(self.number, self._done, lambda: self._content(step, checksum))
+        content = functools.partial(self._content, step, checksum)
+        self.around.saver.save(self.number, self._done, content, model_state.size(self.model))
 
     def save_end(self) -> None:
         """Save how the training ended."""
-        seconds = time.monotonic() - self._begun
-        if self.has_begun and self.around.saver.is_worth(seconds, model_state.size(self.model)):
-            self.around.saver.save(self.number, None, lambda: self._content(self._given, None))
+        seconds, size = time.monotonic() - self._begun, model_state.size(self.model)
+        if self.has_begun and self.around.saver.is_worth(seconds, size):
+            self.around.saver.save(self.number, None, functools.partial(self._content, self._given, None), size)
 
-    def _content(self, step: int, checksum: int | None) -> tuple[dict[str, Any], list[Any]]:
+    def _content(self, step: int, checksum: int | None, copy: bool) -> tuple[dict[str, Any], list[Any]]:
         arrays: list[Any] = []
         history = self.model.history
         about = {
@@ -160,7 +166,7 @@ class Following:
             "stopped": bool(self.model.stop_training),
             "whole": self._is_whole or not self.model.stop_training,  # the epoch came to its end
             "files": self.around.files(),
-            "variables": model_state.read(self.model, arrays),
+            "variables": model_state.read(self.model, arrays, copy=copy),
             "callbacks": self.callbacks.read(arrays),
             "history": encode([history.history, history.epoch, history.params], arrays),
             "random": encode(random_states.read(), arrays),
@@ -190,14 +196,15 @@ class Following:
         batch = next(batches, None)
         if batch is None:
             raise Refused(f"the data now end before batch {about['step'] + 1} of epoch {about['epoch'] + 1}")
-        self.model.train_function(Passing(batches, batch, more=False))
+        self.model.train_function(Passing(batches, batch, more=False).iterator)
         self._put_back(found)
+        del found  # as large as the model and its optimizer
         seconds = round(time.monotonic() - begun, 2)
         told = {"epoch": about["epoch"], "step": about["step"], "taken": self.epochs.taken, "seconds": seconds}
         self.around.tell("resumed", training=self.number, **told)
         if None not in (about["checksum"], self.epochs.print) and about["checksum"] != self.epochs.print:
             self.around.tell("order_changed", training=self.number)
-        yield from self._watched(_chained(iter([(first, last, Passing(batches, batch))]), steps))
+        yield from self._watched(_chained(iter([(first, last, Passing(batches, batch).iterator)]), steps))
 
     def _to_the_end(self, found: Checkpoint, plain: Callable[[], Steps]) -> None:
         """Have everything be as it was when the training had come to its end.
@@ -212,7 +219,7 @@ class Following:
         if not is_built:
             if self.epochs.kept is None:
                 raise Refused("there are no data")
-            self.model.train_function(self.epochs.kept)
+            self.model.train_function(self.epochs.kept.iterator)
         self._skip_validation(about["epoch"])
         self._put_back(found)
         self.around.tell("put_back", training=self.number)

@@ -192,7 +192,7 @@ class _Guard:
                     rest = itertools.islice(batches, model.steps_per_execution - done - 1)
                     plain = self._given_up(name, str(error))
                     setattr(model, name, plain)
-                    return plain(itertools.chain([data], rest))
+                    return plain(batches.again([data, *rest]))
             return logs
 
         return function

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fitroom.data.passing import Passing
 from fitroom.steps.keras_seams import check as check_steps
 
 _MARK = "_fitroom"
@@ -56,6 +57,11 @@ def plain_function(model: Any, name: str) -> Callable[[Any], Any]:
     getattr(type(model), f"make_{name}")(model)
     function: Callable[[Any], Any] = getattr(model, name)
     return function
+
+
+def has_strategy(model: Any) -> bool:
+    """Whether a model runs under a distribution strategy."""
+    return model._distribute_strategy is not None
 
 
 def build_optimizer(model: Any) -> None:
@@ -216,3 +222,7 @@ class Batches:
             return tf.nest.pack_sequence_as(self.like, flat)
         data = next(iterator)
         return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
+
+    def again(self, taken: list[Any]) -> Any:
+        """An iterator over batches that were taken."""
+        return Passing(self._source(), *taken, more=False).iterator

@@ -15,11 +15,11 @@ class Differs(Exception):
     """The model is not the one that was saved."""
 
 
-def read(model: Any, arrays: list[Any]) -> dict[str, Any]:
-    """What a model's training has written so far; the values, copied, go to `arrays`."""
+def read(model: Any, arrays: list[Any], *, copy: bool) -> dict[str, Any]:
+    """What a model's training has written so far; copies of the values go to `arrays`, or the variables themselves."""
     own, others = _variables(model)
     described = {"own": _described(own), "others": _described(others), "first": len(arrays)}
-    arrays += [np.array(one) for one in (*own, *others)]
+    arrays += [np.array(one) if copy else one for one in (*own, *others)]
     return described
 
 

@@ -7,12 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fitroom.devices import host
 from fitroom.training.checkpoint_files import Folder
 
 _SOON = 1.0  # seconds until the first one after a death: what came after the last one was lost
 _OFTEN = 5.0  # seconds between two, at least
 _COST = 75  # times what one costs: 1.3 % of the time
 _PER_SECOND = 400e6  # bytes, as long as nothing has been measured
+_OF_ROOM = 0.25  # of the memory that is left: as much as a copy may take
+
+Content = Callable[[bool], tuple[dict[str, Any], list[Any]]]
 
 
 class Saver:
@@ -42,15 +46,30 @@ class Saver:
         """Whether what took so many seconds is worth a checkpoint of so many bytes."""
         return self._every is not None or seconds > 10 * max(self._cost, size / _PER_SECOND)
 
-    def save(self, training: int, steps: int | None, content: Callable[[], tuple[dict[str, Any], list[Any]]]) -> None:
-        """Write a checkpoint, after `steps` steps of a training, or None at its end; returns once it is copied."""
+    def save(self, training: int, steps: int | None, content: Content, size: int) -> None:
+        """Write a checkpoint, after `steps` steps of a training, or None at its end; returns once it is copied.
+
+        Args:
+            training: which one.
+            steps: how many.
+            content: gives what to write; told whether to copy it.
+            size: about how many bytes that is. Where there is no room for a copy, it returns once it is written.
+        """
         self.wait()
-        begun = time.thread_time()
-        about, arrays = content()
-        copied = time.thread_time() - begun
-        self._writing = threading.Thread(target=self._write, args=(training, steps, about, arrays, copied))
-        self._writing.start()
         self._next = float("inf")  # until it is known what it cost
+        begun = time.monotonic()
+        has_room = size < host.memory().available * _OF_ROOM
+        try:
+            about, arrays = content(has_room)
+        except Exception as error:  # whatever it is, the training goes on
+            self._failed(f"{type(error).__name__}: {error}")
+            return
+        if has_room:
+            copied = time.monotonic() - begun
+            self._writing = threading.Thread(target=self._write, args=(training, steps, about, arrays, copied))
+            self._writing.start()
+        else:
+            self._write(training, steps, about, arrays, 0.0)
 
     def wait(self) -> None:
         """Until what is being written is there."""
@@ -63,12 +82,20 @@ class Saver:
         try:
             size = self._folder.write(training, steps, about, arrays)
         except OSError as error:
-            if not self._has_failed:
-                self._tell("checkpoint_lost", reason=f"{error.strerror or error}", folder=str(self._folder.path))
-            self._has_failed = True
+            self._failed(error.strerror or str(error))
         else:
             self._has_failed = False
             told = {"epoch": about["epoch"], "step": about["step"], "finished": steps is None, "bytes": size}
             self._tell("checkpoint", training=training, **told)
-        self._cost = copied + time.thread_time() - begun
-        self._next = time.monotonic() + (self._every if self._every is not None else max(_OFTEN, _COST * self._cost))
+            self._rest(copied + time.thread_time() - begun)
+
+    def _failed(self, reason: str) -> None:
+        if not self._has_failed:
+            self._tell("checkpoint_lost", reason=reason, folder=str(self._folder.path))
+        self._has_failed = True
+        self._rest(self._cost)
+
+    def _rest(self, cost: float) -> None:
+        """Until the next one, so that the last one's cost is little."""
+        self._cost = cost
+        self._next = time.monotonic() + (self._every if self._every is not None else max(_OFTEN, _COST * cost))

@@ -77,11 +77,18 @@ def _keras(told: dict[str, Any]) -> None:
     from fitroom.training import every_function, every_model
 
     if told["follows"]:
+        _follow_trainings(told)
+    every_model.install(lambda: _options(told))
+    every_function.install(lambda: _options(told))
+
+
+def _follow_trainings(told: dict[str, Any]) -> None:
+    try:
         from fitroom.training import fits
 
         fits.install(told, _tell)
-    every_model.install(lambda: _options(told))
-    every_function.install(lambda: _options(told))
+    except (ImportError, AttributeError) as error:  # another version of Keras: trainings are guarded all the same
+        _tell("left_alone", what="trainings against a kill", reason=str(error))
 
 
 def _options(told: dict[str, Any]) -> Any:

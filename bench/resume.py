@@ -1,0 +1,87 @@
+"""Checkpoints: what they cost a training, and what a kill costs with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.measure import Ratio, interval
+
+TRAINS = """
+import json, sys, time
+begun = time.time()
+import keras, numpy as np
+from keras import layers
+keras.utils.set_random_seed(1)
+width, seconds = int(sys.argv[1]), float(sys.argv[2])
+model = keras.Sequential([keras.Input((64,))] + [layers.Dense(width, "relu") for _ in range(4)] + [layers.Dense(10)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+x, y = np.random.rand(4096, 64).astype("float32"), np.random.randint(0, 10, 4096)
+model.fit(x[:64], y[:64], batch_size=64, verbose=0)
+tick = time.perf_counter()
+model.fit(x[:1024], y[:1024], batch_size=64, verbose=0)
+epochs = max(1, round(seconds / (time.perf_counter() - tick) / 4)) if len(sys.argv) < 4 else int(sys.argv[3])
+ready = time.time() - begun
+tick = time.perf_counter()
+model.fit(x, y, batch_size=64, epochs=epochs, verbose=0)
+print(json.dumps({"seconds": time.perf_counter() - tick, "epochs": epochs, "ready": ready}))
+"""
+SIZES = {"small model (13 thousand weights)": 64, "large model (13 million weights)": 2048}
+LONG = 24  # seconds that a training takes, about
+
+
+def run() -> Iterator[Ratio]:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "script.py").write_text(TRAINS)
+        for name, width in SIZES.items():
+            epochs = _train(folder, width, "--checkpoint-every", "never")["epochs"]
+            ratios = []
+            for turn in range(6):
+                ways: list[tuple[str, ...]] = [(), ("--checkpoint-every", "never")]
+                both = {way: _train(folder, width, *way, epochs=epochs)["seconds"] for way in ways[:: 1 - turn % 2 * 2]}
+                ratios.append(both[ways[0]] / both[ways[1]])
+            what = f"{name}: training time with checkpoints ÷ without"
+            yield Ratio(what, statistics.median(ratios), *interval(ratios), 1.03)
+        yield from _kills(folder)
+
+
+def _train(folder: str, width: int, *options: str, epochs: int | None = None) -> dict[str, Any]:
+    done = subprocess.run(_command(width, *options, epochs=epochs), cwd=folder, capture_output=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _command(width: int, *options: str, epochs: int | None) -> list[str]:
+    more = [] if epochs is None else [str(epochs)]
+    return [sys.executable, "-m", "fitroom", "run", *options, "script.py", str(width), str(LONG), *more]
+
+
+def _kills(folder: str) -> Iterator[Ratio]:
+    width = SIZES["small model (13 thousand weights)"]
+    found = _train(folder, width)
+    undisturbed, ready, generator = found["seconds"], found["ready"], random.Random(0)
+    lost = []
+    for _ in range(5):
+        begun = time.monotonic()
+        run = subprocess.Popen(_command(width, epochs=found["epochs"]), cwd=folder, stdout=subprocess.PIPE)
+        time.sleep(ready + generator.uniform(0.2, 0.9) * undisturbed)
+        for child in psutil.Process(run.pid).children():
+            os.kill(child.pid, 9)
+        run.communicate()
+        lost.append(time.monotonic() - begun - ready - undisturbed)
+    yield Ratio("a kill: seconds lost", statistics.median(lost), *interval(lost))
+    shares = [one / ready for one in lost]
+    yield Ratio(
+        "a kill: time lost ÷ time from the script's start to its training", statistics.median(shares), *interval(shares)
+    )
