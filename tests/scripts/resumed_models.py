@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
+from tensorflow.core.util import event_pb2
 
 PAUSE = float(sys.argv[2])
 keras.utils.set_random_seed(3)
@@ -129,7 +130,17 @@ def callbacks():
         x, y, batch_size=8, epochs=3, verbose=0, shuffle=False, callbacks=[best, board, backup, own, Slow()]
     )
     model.load_weights("best.weights.h5")
-    note("callbacks", model, history, best=best.best, own=own.history)
+    note("callbacks", model, history, best=best.best, own=own.history, board=on_board("board/train"))
+
+
+def on_board(folder):
+    """What TensorBoard shows: each value's name and step."""
+    shown = set()
+    for path in Path(folder).glob("events*"):
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = event_pb2.Event.FromString(record.numpy())
+            shown |= {(value.tag, event.step) for value in event.summary.value}
+    return sorted(shown)
 
 
 for training in (gan, several_at_once, one_step_epochs, mixed, twice, callbacks):

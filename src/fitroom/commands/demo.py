@@ -131,6 +131,8 @@ def _python(
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name not in (pocket.SWITCH, pocket.LIMIT)}
     environment |= pocket.environment(budget) if budget is not None else {}
+    if budget == ENOUGH:  # the same bits every time
+        environment |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
     # Quiet, on the CPU, and running out anew each time.
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "FITROOM_CACHE": "off"}
     command, pipe = [sys.executable, *arguments], subprocess.PIPE

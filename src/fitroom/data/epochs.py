@@ -47,16 +47,20 @@ class Epochs:
         """Whether only the next batch shows if there is one."""
         return keras_seams.may_end_early(self._iterator)
 
+    @property
+    def can_jump(self) -> bool:
+        """Whether epochs can be left out without a look at their batches."""
+        return not self.calls_python and keras_seams.can_jump(self._iterator)
+
     def skip(self, plain: Callable[[], Steps], count: int | None = None, *, keep: bool = False) -> None:
         """Go through an epoch that is over, or through its first `count` batches; `keep` one of them, if asked to."""
-        can_jump = not self.calls_python and keras_seams.can_jump(self._iterator)
         with keras_seams.ending_quietly(self._iterator):
             for first, _, batches in plain():
                 if count is not None and first >= count:
                     break
-                if not can_jump or (keep and self.kept is None):
+                if not self.can_jump or (keep and self.kept is None):
                     batch = self._take(batches)
-                    self.kept = Passing(batches, batch, more=False) if keep else None
+                    self.kept = Passing(batches, batch, count=1) if keep else None
 
     def skip_to(self, steps: Steps, count: int) -> tuple[int, int, Any] | None:
         """Go through the first `count` batches of an epoch; returns the step that follows, None where none does.

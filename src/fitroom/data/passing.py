@@ -13,21 +13,22 @@ _ENOUGH = 1 << 20  # bytes of each part of a batch: they tell it from another
 
 
 class Passing:
-    """Batches that pass through: those taken out before first, then the iterator's own.
+    """A few batches that pass through: those taken out before first, then the iterator's own.
 
     Args:
         iterator: where they come from.
         first: batches that were taken out of it.
-        more: whether the iterator's own follow.
+        count: how many may pass in all: TensorFlow likes to read ahead, and what it reads would be lost.
 
     Attributes:
         element_spec: what they are like; None where the iterator does not tell.
         print: a checksum of what has passed.
     """
 
-    def __init__(self, iterator: Any, *first: Any, more: bool = True) -> None:
-        self._iterator = iterator if more else iter(())
+    def __init__(self, iterator: Any, *first: Any, count: int) -> None:
+        self._iterator = iterator
         self._first = list(first)
+        self._left = count
         self.element_spec = getattr(iterator, "element_spec", None)
         self.print = 0
 
@@ -43,6 +44,9 @@ class Passing:
         return self
 
     def __next__(self) -> Any:
+        if not self._left:
+            raise StopIteration
+        self._left -= 1
         batch = self._first.pop(0) if self._first else next(self._iterator)
         self.print = checksum(batch, self.print)
         return batch

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import layers
 
 keras.utils.set_random_seed(7)
-tf.config.experimental.enable_op_determinism()
 x = np.random.rand(256, 32, 32, 3).astype("float32")
 y = np.random.randint(0, 10, 256)
 

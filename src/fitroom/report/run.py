@@ -124,6 +124,7 @@ _LINES: dict[str, Callable[[dict[str, Scalar]], str]] = {
     "killed": _killed,
     "restart": _restart,
     "resumed": _resumed,
+    "going_through": lambda data: f"going through {data['batches']} batches of data again, to where {_which(data)} was",
     "put_back": lambda data: f"{_which(data)} had come to its end: its results are put back",
     "failed_again": _failed_again,
     "checkpoint_lost": lambda data: (

@@ -19,6 +19,9 @@ from fitroom.training.plain_data import decode, encode
 from fitroom.training.saving import Saver
 
 
+_MANY = 1000  # batches to go through, which may take a while
+
+
 class Refused(Exception):
     """What is there now does not match what was saved."""
 
@@ -118,7 +121,7 @@ class Following:
                 if is_saved:
                     self.save(first, noted.print if noted is not None else None)
                 elif is_there:
-                    noted = Passing(batches)  # saved after this step, with what tells its batch from others
+                    noted = self._passing(batches)  # saved after this step, with what tells its batch from others
                     batches = noted.iterator
             else:
                 is_saved = False
@@ -137,7 +140,11 @@ class Following:
         if not self.epochs.may_end_early:
             return batches, True
         batch = next(batches, None)
-        return (batches, False) if batch is None else (Passing(batches, batch).iterator, True)
+        return (batches, False) if batch is None else (self._passing(batches, batch).iterator, True)
+
+    def _passing(self, batches: Any, *first: Any) -> Passing:
+        """The batches of one step."""
+        return Passing(batches, *first, count=self.model.steps_per_execution)
 
     # --- saving ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +203,7 @@ class Following:
         batch = next(batches, None)
         if batch is None:
             raise Refused(f"the data now end before batch {about['step'] + 1} of epoch {about['epoch'] + 1}")
-        self.model.train_function(Passing(batches, batch, more=False).iterator)
+        self.model.train_function(Passing(batches, batch, count=1).iterator)
         self._put_back(found)
         del found  # as large as the model and its optimizer
         seconds = round(time.monotonic() - begun, 2)
@@ -204,7 +211,7 @@ class Following:
         self.around.tell("resumed", training=self.number, **told)
         if None not in (about["checksum"], self.epochs.print) and about["checksum"] != self.epochs.print:
             self.around.tell("order_changed", training=self.number)
-        yield from self._watched(_chained(iter([(first, last, Passing(batches, batch).iterator)]), steps))
+        yield from self._watched(_chained(iter([(first, last, self._passing(batches, batch).iterator)]), steps))
 
     def _to_the_end(self, found: Checkpoint, plain: Callable[[], Steps]) -> None:
         """Have everything be as it was when the training had come to its end.
@@ -238,6 +245,9 @@ class Following:
             raise Refused(f"an epoch now has {self.epochs.per_epoch} batches, and had {about['per_epoch']}")
         self._randoms = decode(about["randoms"], found.arrays)
         self.epoch, self.has_begun, self._done = about["epoch"], True, about["done"]
+        batches = about["step"] if self.epochs.can_jump else about["done"] * self.model.steps_per_execution
+        if batches >= _MANY:
+            self.around.tell("going_through", training=self.number, batches=batches)
         for epoch in range(about["first_epoch"], about["epoch"]):
             self._put_random(epoch)
             self.epochs.skip(plain)

@@ -225,4 +225,4 @@ class Batches:
 
     def again(self, taken: list[Any]) -> Any:
         """An iterator over batches that were taken."""
-        return Passing(self._source(), *taken, more=False).iterator
+        return Passing(self._source(), *taken, count=len(taken)).iterator
