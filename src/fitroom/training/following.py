@@ -18,7 +18,6 @@ from fitroom.training.checkpoint_files import Checkpoint
 from fitroom.training.plain_data import decode, encode
 from fitroom.training.saving import Saver
 
-
 _MANY = 1000  # batches to go through, which may take a while
 
 
