@@ -101,7 +101,8 @@ def several_at_once():
 
 def one_step_epochs():
     model = small(metrics=["mae"])
-    history = model.fit(x, y, batch_size=96, epochs=20, verbose=0, callbacks=[Slow()])
+    callbacks = keras.callbacks.CallbackList([Slow()], add_history=True, model=model)
+    history = model.fit(x, y, batch_size=96, epochs=20, verbose=0, callbacks=callbacks)
     note("epochs of one step", model, history)
 
 

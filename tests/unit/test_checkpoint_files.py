@@ -89,11 +89,24 @@ def test_the_one_before_is_used_where_the_last_is_damaged(tmp_path: Path) -> Non
     folder.write(0, 1, {"epoch": 1}, [])
     folder.write(0, 2, {"epoch": 2}, [])
     (tmp_path / "000000-000000000002.zip").write_bytes(b"PK")
-    told: list[str] = []
-    found = folder.read(0, lambda name, reason: told.append(name))
+    told: list[tuple[str, bool]] = []
+    found = folder.read(0, lambda file, reason, earlier: told.append((file, earlier)))
     assert found is not None
     assert found.about["epoch"] == 1
-    assert told == ["000000-000000000002.zip"]
+    assert told == [("000000-000000000002.zip", True)]
+
+
+def test_new_ones_are_kept_though_damaged_ones_were_farther(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    for steps in (98, 99):
+        folder.write(0, steps, {}, [])
+        (tmp_path / f"000000-{steps:012}.zip").write_bytes(b"PK")
+    assert folder.read(0, lambda **_: None) is None
+    for steps in (5, 10):
+        folder.write(0, steps, {"steps": steps}, [])
+    found = folder.read(0, lambda **_: None)
+    assert found is not None
+    assert found.about["steps"] == 10
 
 
 def test_a_write_that_fails_leaves_everything_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

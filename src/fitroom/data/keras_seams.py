@@ -17,6 +17,14 @@ from tensorflow.python.data.util import random_seed
 from tensorflow.python.eager import context
 
 _PYTHON = {"PyFunc", "EagerPyFunc", "PyFuncStateless"}  # operations that call it
+# Datasets that begin anew with every iterator, whether or not anything was taken from the last one.
+_ANEW = {
+    f"_{name}Dataset"
+    for name in (
+        "Tensor", "TensorSlice", "Range", "Batch", "ParallelBatch", "Shuffle", "Prefetch", "Zip", "Take", "Skip",
+        "Options", "Map", "ParallelMap",
+    )
+}  # fmt: skip
 
 Steps = Iterator[tuple[int, int, Any]]  # a step's first and last number, and where its batches come from
 
@@ -38,7 +46,7 @@ class Order(Protocol):
         """Before an epoch."""
 
 
-def follow(begin: Callable[[Any], Follower | None], order: Callable[[], Order]) -> None:
+def follow(begin: Callable[[Any], Follower | None], order: Callable[[], Order | None]) -> None:
     """Have every iterator over epochs that Keras makes from now on ask who follows it."""
 
     class Followed(trainer.TFEpochIterator):  # type: ignore[misc] # Keras has no types
@@ -98,13 +106,25 @@ def _functions_call_python(dataset: Any) -> bool:
 
 def can_jump(iterator: Any) -> bool:
     """Whether each epoch begins anew and has a known length: then an epoch can be left out without a look at it."""
-    return iterator.steps_per_epoch is None and iterator.data_adapter.num_batches is not None
+    adapter = iterator.data_adapter
+    if iterator.steps_per_epoch is not None or adapter.num_batches is None:
+        return False
+    if not isinstance(adapter, TFDatasetAdapter):
+        return isinstance(adapter, ArrayDataAdapter)
+    datasets = list(_with_inputs(adapter.get_tf_dataset()))
+    return all(type(one).__name__ in _ANEW and not _functions_keep_state(one) for one in datasets)
+
+
+def _functions_keep_state(dataset: Any) -> bool:
+    """Whether a dataset's functions use variables, such as a Keras layer's seed."""
+    inputs = [one for function in dataset._functions() for one, _ in function.function.graph.captures]
+    return any(one.dtype == tf.resource for one in inputs)
 
 
 def batches_per_epoch(iterator: Any) -> int | None:
     """How many batches an epoch has; None where that is not known beforehand."""
-    found: int | None = iterator.steps_per_epoch or iterator.data_adapter.num_batches
-    return found
+    found = iterator.steps_per_epoch or iterator.data_adapter.num_batches
+    return None if found is None else int(found)
 
 
 def may_end_early(iterator: Any) -> bool:
@@ -144,11 +164,15 @@ def validation(model: Any, arguments: dict[str, Any], epoch: int) -> Any | None:
     return model._eval_epoch_iterator
 
 
-def seed_datasets(next_seed: Callable[[], int]) -> None:
-    """Give operations on datasets that have no seed one of ours; with it they are as random as before."""
+def seed_datasets(next_seed: Callable[[], int | None]) -> None:
+    """Give operations on datasets that have no seed one of ours; with it they are as random as before.
+
+    Not within a function, where one operation is many: they would all give the same.
+    """
     plain = random_seed.get_seed
 
     def get_seed(seed: Any) -> Any:
-        return plain(next_seed() if seed is None and context.global_seed() is None else seed)
+        is_free = seed is None and tf.executing_eagerly() and context.global_seed() is None
+        return plain(next_seed() if is_free else seed)
 
     random_seed.get_seed = get_seed

@@ -10,7 +10,7 @@ from fitroom.core import Event, Record
 from fitroom.core.noun import Scalar
 from fitroom.units import MIB, format_bytes
 
-_SILENT = {"progress", "training", "left", "ended"}  # for the record only
+_SILENT = {"progress", "training", "left", "script_over", "ended"}  # for the record only
 
 
 class Again(NamedTuple):
@@ -131,7 +131,8 @@ _LINES: dict[str, Callable[[dict[str, Scalar]], str]] = {
         f"cannot save the training to {data['folder']} ({data['reason']}): it goes on, and is saved when it can be"
     ),
     "checkpoint_damaged": lambda data: (
-        f"the checkpoint {data['file']} is damaged ({data['reason']}): the one before it is used"
+        f"the checkpoint {data['file']} is damaged ({data['reason']}): "
+        + ("the one before it is used" if data["earlier"] else "its training begins anew")
     ),
     "callbacks_forgot": lambda data: f"callbacks may not know what they saw before: {data['callbacks']}",
     "order_changed": lambda data: (
@@ -192,11 +193,13 @@ def _changed(record: Record) -> list[str]:
 def _result(record: Record, code: int) -> str:
     if code != 0:
         return f"none: {_end(code)}"
+    if record.of("order_changed"):
+        return "not that of an undisturbed run: its data came in another order after a restart"
+    if record.of("callbacks_forgot"):
+        return f"{_numbers(record)}, but for what callbacks make of what they no longer know"
     restarts = record.of("restart")
     if not restarts:
         return _numbers(record)
-    if record.of("order_changed"):
-        return "not that of an undisturbed run: its data came in another order after a restart"
     if not all(event.data["input"] for event in restarts):
         return "not that of plain Python: what it had read from standard input was gone after the restart"
     return f"{_numbers(record)}; what it did and printed before a restart, it did and printed again"

@@ -268,15 +268,15 @@ class OwnStep(Step):
         self._before = self.written.small, self.written.small.read()
 
     def _keep(self, state: State) -> None:
-        self._keeper = Keeper()
-        self._keeper.keep(state)
+        keeper = Keeper()
+        keeper.keep(state)  # may fail: then there is nothing to put back
+        self._keeper = keeper
 
     def written_variables(self) -> list[Any]:
         return self._written.all.variables if self._written is not None else []
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
-        structural = self._structural()
-        if structural:
+        if structural := self._structural():
             return structural
         try:
             self.trace(data)

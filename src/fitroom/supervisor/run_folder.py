@@ -54,10 +54,12 @@ def hold(folder: Path) -> int:
     descriptor = os.open(folder / RECORD, os.O_RDONLY | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(descriptor)
         hint = "wait for it, or stop it"
         raise UsageError("This run is still under way", received=str(folder), hint=hint) from None
+    except OSError:  # a file system without locks
+        pass
     return descriptor
 
 

@@ -8,21 +8,23 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from fitroom import devices, oom
 from fitroom.core import Event, Record, RecordFile, Resource, events_of
 from fitroom.core.noun import Scalar
-from fitroom.devices import gpu, limits, pocket
-from fitroom.errors import SchemaError
-from fitroom.supervisor import deaths, run_folder
+from fitroom.devices import gpu, pocket
+from fitroom.errors import FitroomError, SchemaError
+from fitroom.supervisor import deaths, events, run_folder
 from fitroom.supervisor import kept as kept_runs
 from fitroom.supervisor.child import DUMPS, Child, Ended
+from fitroom.supervisor.events import Place
 from fitroom.supervisor.foresight import Foresight
 from fitroom.supervisor.job import Job, Outcome
 from fitroom.supervisor.kept import Kept
-from fitroom.supervisor.less import Host, Settings, less
+from fitroom.supervisor.less import Settings, less
 from fitroom.supervisor.signals import Signals
 from fitroom.supervisor.standard_input import StandardInput
 from fitroom.training.checkpoint_files import Folder
@@ -85,13 +87,15 @@ class _Run:
         self._checkpoints = Folder(home / run_folder.CHECKPOINTS)
         self._file = RecordFile(self._path, lambda reason: self._take(Event.now("record_lost", reason=reason)))
         self._read = self._size() if is_resumed else 0  # bytes of the record
+        self._is_resumed = is_resumed
         self._is_stopped = False  # the user asked for an end
+        self._came_to_its_end = False  # the script has, in the last attempt
         self._interrupted = -_TWICE  # when, last
         if is_resumed:
             self.take_down("continued")
 
     def to_its_end(self) -> Outcome:
-        fruitless, best = 0, 0
+        fruitless, best, place = 0, 0, Place()
         with Signals().held() as signals:
             while True:
                 self.kept.write(self.folder)
@@ -99,10 +103,10 @@ class _Run:
                 ended = self._attempt(signals)
                 happened = self.events[begun:]
                 self._tell_end(ended, happened)
-                steps = _steps(happened)
-                made_some = steps > best or any(event.kind == "checkpoint" for event in happened)
-                fruitless = 0 if made_some else fruitless + 1
-                best = max(best, steps)
+                steps = events.steps(happened)
+                reached = max([place, *map(events.place, happened)])
+                fruitless = 0 if steps > best or reached > place else fruitless + 1
+                best, place = max(best, steps), reached
                 if self._is_stopped or not self._goes_on(ended):
                     break
                 settings = self._settings_after(ended, happened)
@@ -116,18 +120,25 @@ class _Run:
         self._file.close()
         if ended.code == 0:
             self._checkpoints.remove()
-        return Outcome(ended.code, self.folder, Record(tuple(self.events)), self.job, self._checkpoints.size())
+        return Outcome(ended.code, self.folder, self._record(), self.job, self._checkpoints.size())
+
+    def _record(self) -> Record:
+        """What happened, in earlier runs that were gone on with, too."""
+        if self._is_resumed:
+            with suppress(FitroomError):
+                return Record.read(self._path)
+        return Record(tuple(self.events))
 
     def _goes_on(self, ended: Ended) -> bool:
         """Whether the script is to be started again: it died of memory, was killed, or crashed in a training."""
-        crashed = -ended.code in deaths.ABORTS and self._checkpoints.newest() is not None
+        crashed = -ended.code in deaths.ABORTS and self._checkpoints.newest() is not None and not self._came_to_its_end
         return ended.death is not None or ended.code == -signal.SIGKILL or crashed
 
     def _settings_after(self, ended: Ended, happened: list[Event]) -> Settings | None:
         """How the next attempt is to run: as before, or with less; None where less cannot be."""
         if ended.death is None:
             return self.kept.settings
-        return less(self.kept.settings, _host(happened, ended.last), on_gpu=self.on_gpu)
+        return less(self.kept.settings, events.host(happened, ended.last), on_gpu=self.on_gpu)
 
     def _start_again(self, settings: Settings) -> None:
         is_whole = self.input.rewind()
@@ -137,7 +148,8 @@ class _Run:
         self.take_down("restart", **told, input=is_whole, resumes=self._checkpoints.newest() is not None)
 
     def _attempt(self, signals: Signals) -> Ended:
-        self._leave.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._leave.unlink(missing_ok=True)
         child = Child(self.job.command, self._environment(), None, has_group=not Signals.are_keys(), dumps=self._dumps)
         foresight, begun, evidence = Foresight(), len(self.events), None
         while (ended := child.poll()) is None:
@@ -148,8 +160,10 @@ class _Run:
             soon = foresight.look(child.last, time.monotonic())
             if soon is not None and evidence is None and self._can_leave(begun):
                 evidence = soon
-                self._leave.touch()
+                with suppress(OSError):
+                    self._leave.touch()
         self._read_on()
+        self._came_to_its_end = any(event.kind == "script_over" for event in self.events[begun:])
         if evidence is not None and any(event.kind == "left" for event in self.events[begun:]):
             death = oom.Exhaustion(Resource.HOST_MEMORY, "foreseen", evidence=evidence)
             ended = Ended(ended.code, death, ended.last, ended.said)
@@ -186,12 +200,15 @@ class _Run:
             "every": job.every,
             "seed": self.kept.seed,
             "attempt": self.attempts,
+            "home": str(Path.cwd()),
         }
         limit = {}
         if settings.budget_mib is not None and not self.on_gpu:
             limit = pocket.environment(settings.budget_mib * MIB)
         paths = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
         ours = {"PYTHONPATH": os.pathsep.join(paths), "FITROOM_RUN": json.dumps(told)}
+        if self._follows and "PYTHONHASHSEED" not in os.environ:
+            ours["PYTHONHASHSEED"] = str(self.kept.seed % 2**32)  # sets of strings come in the same order again
         if settings.few_arenas:
             limit |= {"MALLOC_ARENA_MAX": "2"}
         dumps = {DUMPS: f"{self._dumps}/"} if DUMPS not in os.environ else {}
@@ -215,9 +232,9 @@ class _Run:
         found = ended.death
         if found is not None:
             told: dict[str, Scalar] = {"resource": found.resource.value, "face": found.face, "evidence": found.evidence}
-            self.take_down("death", code=ended.code, steps=_steps(happened), **told)
+            self.take_down("death", code=ended.code, steps=events.steps(happened), **told)
         elif self._goes_on(ended) and not self._is_stopped:
-            self.take_down("killed", code=ended.code, steps=_steps(happened))
+            self.take_down("killed", code=ended.code, steps=events.steps(happened))
         elif ended.code:
             words = ended.said[-_LAST_WORDS:]
             found = oom.from_text(words)
@@ -245,10 +262,10 @@ class _Run:
         whole = content[: content.rfind(b"\n") + 1]
         self._read += len(whole)
         try:
-            events, _ = events_of(whole.decode(errors="replace"))
+            found, _ = events_of(whole.decode(errors="replace"))
         except SchemaError:  # somebody else's lines
             return
-        for event in events:
+        for event in found:
             self._take(event)
 
     def _size(self) -> int:
@@ -256,15 +273,3 @@ class _Run:
             return self._path.stat().st_size
         except OSError:
             return self._read
-
-
-def _steps(events: list[Event]) -> int:
-    """How many steps an attempt made."""
-    return max((int(event.data["steps"] or 0) for event in events if event.kind == "progress"), default=0)
-
-
-def _host(events: list[Event], last: list[limits.Use]) -> Host | None:
-    """The limit of the host's that left the least room to a training, and what was used of it before."""
-    before = next((event.data for event in events if event.kind == "training"), {})
-    found = [Host(use.limit, int(before.get(use.what) or 0), use.what == limits.ADDRESS_SPACE) for use in last]
-    return min(found, key=lambda host: host.room, default=None)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ SCHEMA = "fitroom/checkpoint/1"
 _KEPT = 2  # of each training
 _FINISHED = "finished"
 _WRITING = ".writing"
+_DAMAGED = ".damaged"
 _ABOUT = "about.json"
 
 
@@ -78,13 +79,20 @@ class Folder:
                 old.unlink()
         return size
 
-    def read(self, training: int, complain: Any) -> Checkpoint | None:
-        """A training's newest checkpoint that is whole; `complain` takes the name of each that is not, and why."""
-        for path in self._of(training):
+    def read(self, training: int, complain: Callable[..., object]) -> Checkpoint | None:
+        """A training's newest checkpoint that is whole.
+
+        Those that are not are put aside; `complain` takes the `file` and `reason` of each, and whether there is an
+        `earlier` one.
+        """
+        paths = list(self._of(training))
+        for number, path in enumerate(paths):
             try:
                 about, arrays = unpack(path)
             except Damaged as error:
-                complain(path.name, str(error))
+                complain(file=path.name, reason=str(error), earlier=number + 1 < len(paths))
+                with contextlib.suppress(OSError):
+                    path.replace(path.with_suffix(_DAMAGED))
                 continue
             return Checkpoint(about, arrays, path.stem.endswith(_FINISHED))
         return None
@@ -106,10 +114,10 @@ class Folder:
 
     def remove(self) -> None:
         """Remove all of them."""
-        self.clean()
-        for path in self.path.glob("*.zip"):
-            with contextlib.suppress(OSError):
-                path.unlink()
+        for pattern in ("*.zip", f"*{_WRITING}", f"*{_DAMAGED}"):
+            for path in self.path.glob(pattern):
+                with contextlib.suppress(OSError):
+                    path.unlink()
         with contextlib.suppress(OSError):
             self.path.rmdir()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import functools
 import inspect
 import os
@@ -36,6 +38,7 @@ def install(told: dict[str, Any], tell: Callable[..., object]) -> None:
         tell: takes events.
     """
     fits = Fits(told, tell)
+    atexit.register(fits.script_over)
     plain = keras.Model.fit
     data_seams.follow(fits.follower, fits.order)
     data_seams.seed_datasets(fits.next_seed)
@@ -51,6 +54,7 @@ class Fits:
     """The trainings of a process, counted."""
 
     def __init__(self, told: dict[str, Any], tell: Callable[..., object]) -> None:
+        self._pid = os.getpid()  # a process that the script forks has this object, too
         self._seed = told["seed"]
         self._orders = 0
         self._seeds = 0
@@ -59,41 +63,56 @@ class Fits:
         self._folder.clean()
         saver = Saver(self._folder, tell, every=told["every"], after_death=told["attempt"] > 0)
         self._leaving = Leaving(Path(told["leave"]), tell)
-        self._around = Surroundings(saver, tell, self._leaving.asked, ScriptFiles())
+        self._around = Surroundings(saver, tell, self._leaving.asked, ScriptFiles(Path(told["home"])))
         self._count = 0
         self._current: Following | None = None
 
+    def script_over(self) -> None:
+        """The script has come to its end: what goes wrong from here on is no training's business."""
+        if self._is_ours and self._count:
+            self._around.saver.wait()
+            self._tell("script_over")
+
     # --- what is decided by chance ---------------------------------------------------------------------------------
 
-    def order(self) -> ArrayOrder:
-        """The order of the next arrays that Keras shuffles."""
+    @property
+    def _is_ours(self) -> bool:
+        """Whether this is the process whose trainings are followed."""
+        return os.getpid() == self._pid
+
+    def order(self) -> ArrayOrder | None:
+        """The order of the next arrays that Keras shuffles; None in another process, which draws its own."""
+        if not self._is_ours:
+            return None
         self._orders += 1
         return ArrayOrder(self._seed, self._orders)
 
-    def next_seed(self) -> int:
-        """The seed of the next operation on a dataset that has none."""
+    def next_seed(self) -> int | None:
+        """The seed of the next operation on a dataset that has none; None in another process."""
+        if not self._is_ours:
+            return None
         self._seeds += 1
         return int((self._seed ^ (self._seeds * 0x9E3779B97F4A7C15)) % 2**62)
 
     def follower(self, iterator: Any) -> Any:
         """Who follows an iterator that Keras makes; None outside of a training."""
-        return None if self._current is None else self._current.begin(iterator)
+        return self._current.begin(iterator) if self._current is not None and self._is_ours else None
 
     # --- one training ----------------------------------------------------------------------------------------------
 
     def fit(self, plain: Any, model: Any, args: Any, kwargs: Any) -> Any:
         """A training: followed, if it is the script's own and runs without a strategy."""
-        is_inner = self._current is not None or threading.current_thread() is not threading.main_thread()
+        is_own = self._is_ours and threading.current_thread() is threading.main_thread() and self._current is None
         try:
             bound = inspect.signature(plain).bind(model, *args, **kwargs)
         except TypeError:  # Keras says it better
             return plain(model, *args, **kwargs)
-        if is_inner or keras_seams.has_strategy(model):
+        if not is_own or keras_seams.has_strategy(model):
             return plain(model, *args, **kwargs)
         bound.apply_defaults()
         number, self._count = self._count, self._count + 1
         following = Following(number, model, _callbacks(bound.arguments["callbacks"]), bound.arguments, self._around)
-        found = self._folder.read(number, self._complain)
+        found = self._folder.read(number, functools.partial(self._tell, "checkpoint_damaged"))
         if found is None:
             return self._followed(following, plain, bound)
         following.comes_from(found)
@@ -102,8 +121,8 @@ class Fits:
             if found.is_finished:
                 return self._put_back(following, plain, bound, begin, found)
             del found  # as large as the model and its optimizer
-            bound.arguments["callbacks"] = _with(bound.arguments["callbacks"], begin)
-            return self._followed(following, plain, bound)
+            with _also(bound, begin):
+                return self._followed(following, plain, bound)
         except Refused as error:
             self._tell("refused", reason=str(error), training=number)
             raise SystemExit(2) from None
@@ -142,9 +161,6 @@ class Fits:
             yield
         finally:
             self._current = None
-
-    def _complain(self, name: str, reason: str) -> None:
-        self._tell("checkpoint_damaged", file=name, reason=reason)
 
 
 class Leaving:
@@ -209,6 +225,8 @@ class Leaving:
     def _overdue(self) -> None:
         if self._is_asked:
             self._is_late = True
+            if self._before is signal.SIG_DFL:  # a handler of Python's would wait for what takes so long
+                ctypes.CDLL(None).signal(signal.SIGTERM, 0)
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _go(self) -> None:
@@ -232,9 +250,16 @@ def _callbacks(given: Any) -> list[Any]:
     return keras.tree.flatten(given) if given else []
 
 
-def _with(given: Any, one: Any) -> Any:
-    """The callbacks, with one more at their end."""
-    if isinstance(given, keras.callbacks.CallbackList):
-        given.append(one)
-        return given
-    return [*_callbacks(given), one]
+@contextmanager
+def _also(bound: inspect.BoundArguments, one: Any) -> Iterator[None]:
+    """Give `fit` one more callback, at the end of the others."""
+    given = bound.arguments["callbacks"]
+    if not isinstance(given, keras.callbacks.CallbackList):
+        bound.arguments["callbacks"] = [*_callbacks(given), one]
+        yield
+        return
+    given.callbacks.append(one)
+    try:
+        yield
+    finally:
+        given.callbacks.remove(one)

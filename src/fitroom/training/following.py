@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fitroom.data import keras_seams as data_seams
 from fitroom.data.epochs import DataEnded, Epochs
 from fitroom.data.keras_seams import Steps
@@ -67,13 +69,12 @@ class Following:
         self.model = model
         self.callbacks = CallbackStates(callbacks)
         self.around = around
-        self.first_epoch = self.epoch = arguments["initial_epoch"]
+        self.first_epoch = self.epoch = int(arguments["initial_epoch"])
         self._arguments = dict(arguments)
         self.has_begun = False
         self._given = 0  # batches of the epoch
         self._is_whole = False  # all of them
         self._done = 0  # steps of the training
-        self._begun = time.monotonic()
         self._epochs: Epochs | None = None
         self._randoms: list[Any] = []  # before each epoch, where Python code makes the batches
         self._found: Checkpoint | None = None  # where it comes from
@@ -100,10 +101,12 @@ class Following:
             if found.is_finished:
                 self._to_the_end(found, plain)
             return self._from(found, plain)
+        if not self.has_begun:  # a callback may have had the training begin with another epoch
+            self.first_epoch = self.epoch = keras_seams.first_epoch(self.model) or self.first_epoch
         self.epoch += self.has_begun
         self.has_begun = True
         if self.epochs.calls_python:
-            self._randoms.append(random_states.read_python())
+            self._randoms.append(random_states.packed())
         return self._watched(plain())
 
     def _watched(self, steps: Steps) -> Steps:
@@ -112,11 +115,12 @@ class Following:
         self._is_whole = False
         for first, last, batches in steps:
             leave = self.around.leaving()
+            is_only = self.epochs.per_epoch is not None and self.epochs.per_epoch <= self.model.steps_per_execution
             if first == 0 and self.epoch == self.first_epoch:
                 is_saved = leave is not None  # there is nothing to save
             elif leave is not None or self.around.saver.is_due():
                 batches, is_there = self._looked_ahead(batches)
-                is_saved = is_there and (noted is not None or first == 0)
+                is_saved = is_there and (noted is not None or is_only)
                 if is_saved:
                     self.save(first, noted.print if noted is not None else None)
                 elif is_there:
@@ -154,8 +158,8 @@ class Following:
 
     def save_end(self) -> None:
         """Save how the training ended."""
-        seconds, size = time.monotonic() - self._begun, model_state.size(self.model)
-        if self.has_begun and self.around.saver.is_worth(seconds, size):
+        size = model_state.size(self.model)
+        if self.has_begun and self.around.saver.may_save_end(size):
             self.around.saver.save(self.number, None, functools.partial(self._content, self._given, None), size)
 
     def _content(self, step: int, checksum: int | None, copy: bool) -> tuple[dict[str, Any], list[Any]]:
@@ -176,7 +180,7 @@ class Following:
             "callbacks": self.callbacks.read(arrays),
             "history": encode([history.history, history.epoch, history.params], arrays),
             "random": encode(random_states.read(), arrays),
-            "randoms": encode(self._randoms, arrays),
+            "randoms": encode(np.array(self._randoms), arrays),
         }
         return about, arrays
 
@@ -242,7 +246,7 @@ class Following:
         about = found.about
         if about["per_epoch"] != self.epochs.per_epoch:
             raise Refused(f"an epoch now has {self.epochs.per_epoch} batches, and had {about['per_epoch']}")
-        self._randoms = decode(about["randoms"], found.arrays)
+        self._randoms = list(decode(about["randoms"], found.arrays))
         self.epoch, self.has_begun, self._done = about["epoch"], True, about["done"]
         batches = about["step"] if self.epochs.can_jump else about["done"] * self.model.steps_per_execution
         if batches >= _MANY:
@@ -262,7 +266,7 @@ class Following:
 
     def _put_random(self, epoch: int) -> None:
         if self._randoms:
-            random_states.write_python(self._randoms[epoch - self.first_epoch])
+            random_states.unpack(self._randoms[epoch - self.first_epoch])
 
     def _put_back(self, found: Checkpoint) -> None:
         about, arrays = found.about, found.arrays
@@ -272,8 +276,9 @@ class Following:
             raise Refused(f"the model is another one: {error}") from None
         lost = self.callbacks.write(about["callbacks"], arrays)
         self.put_history(found)
-        # Where Python code makes the batches, its random numbers stand where it has left them.
-        random_states.write(decode(about["random"], arrays), also_python=not self.epochs.calls_python)
+        # Where the code that makes the batches draws random numbers, they stand where it has left them.
+        draws = bool(self._randoms) and not np.array_equal(random_states.packed(), self._randoms[-1])
+        random_states.write(decode(about["random"], arrays), also_python=not draws or found.is_finished)
         if lost:
             self.around.tell("callbacks_forgot", callbacks="; ".join(lost))
 

@@ -82,6 +82,12 @@ def begin_with(model: Any, epoch: int) -> Any:
     return Begin()
 
 
+def first_epoch(model: Any) -> int | None:
+    """The epoch with which a callback has had `fit` begin; None where none has."""
+    found: int | None = model._initial_epoch
+    return found
+
+
 def forget_fit(model: Any) -> None:
     """After it: have the next `fit` begin where it is told to, with a validation of its own."""
     model._initial_epoch = model._eval_epoch_iterator = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from fitroom.steps.keras_seams import all_variables
 from fitroom.steps.state import State, native
 from fitroom.training import keras_seams
+
+_COUNTED = re.compile(r"_\d+(?=/|$)")  # Keras counts names; what else was made decides where the count stands
 
 
 class Differs(Exception):
@@ -69,7 +72,7 @@ def _described(variables: list[Any]) -> list[dict[str, Any]]:
     count: dict[str, int] = {}
     found = []
     for one in variables:
-        name = one.name.rpartition(":")[0] or one.name
+        name = _COUNTED.sub("", one.name.rpartition(":")[0] or one.name)
         count[name] = count.get(name, 0) + 1
         found.append({"name": name, "number": count[name], "shape": one.shape.as_list(), "dtype": one.dtype.name})
     return found

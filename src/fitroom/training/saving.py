@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ _SOON = 1.0  # seconds until the first one after a death: what came after the la
 _OFTEN = 5.0  # seconds between two, at least
 _COST = 75  # times what one costs: 1.3 % of the time
 _PER_SECOND = 400e6  # bytes, as long as nothing has been measured
+_OF_DISK = 0.25  # of what is free: as much as the ends of trainings may take
 _OF_ROOM = 0.25  # of the memory that is left: as much as a copy may take
 
 Content = Callable[[bool], tuple[dict[str, Any], list[Any]]]
@@ -35,16 +37,35 @@ class Saver:
         self._every = every
         self._next = time.monotonic() + (every if every is not None else _SOON if after_death else _OFTEN)
         self._writing: threading.Thread | None = None
-        self._cost = 0.0
+        self._cost = self._spent = 0.0  # of the last one, and of all
+        self._born = time.monotonic()
         self._has_failed = False
 
     def is_due(self) -> bool:
         """Whether it is time for a checkpoint."""
         return time.monotonic() >= self._next and not (self._writing is not None and self._writing.is_alive())
 
-    def is_worth(self, seconds: float, size: int) -> bool:
-        """Whether what took so many seconds is worth a checkpoint of so many bytes."""
-        return self._every is not None or seconds > 10 * max(self._cost, size / _PER_SECOND)
+    def may_save_end(self, size: int) -> bool:
+        """Whether the end of a training may be saved, which takes so many bytes.
+
+        Ends are kept until the script has ended. Where trainings are short, or there are many, not all can be: those
+        that are not are trained again after a restart.
+        """
+        if self._every is None:
+            cost = max(self._cost, size / _PER_SECOND)
+            if (self._spent + cost) * _COST > time.monotonic() - self._born:
+                return False
+        return self._has_disk_for(size)
+
+    def _has_disk_for(self, size: int) -> bool:
+        try:
+            kept, free = self._folder.size(), shutil.disk_usage(self._folder.path.parent).free
+        except OSError:
+            return True  # writing it will tell
+        if kept + size < (kept + free) * _OF_DISK:
+            return True
+        self._failed("the ends of its trainings would take a quarter of the disk")
+        return False
 
     def save(self, training: int, steps: int | None, content: Content, size: int) -> None:
         """Write a checkpoint, after `steps` steps of a training, or None at its end; returns once it is copied.
@@ -55,9 +76,9 @@ class Saver:
             content: gives what to write; told whether to copy it.
             size: about how many bytes that is. Where there is no room for a copy, it returns once it is written.
         """
+        begun = time.monotonic()
         self.wait()
         self._next = float("inf")  # until it is known what it cost
-        begun = time.monotonic()
         has_room = size < host.memory().available * _OF_ROOM
         try:
             about, arrays = content(has_room)
@@ -81,8 +102,8 @@ class Saver:
         begun = time.thread_time()
         try:
             size = self._folder.write(training, steps, about, arrays)
-        except OSError as error:
-            self._failed(error.strerror or str(error))
+        except Exception as error:  # whatever it is, the training goes on
+            self._failed(getattr(error, "strerror", None) or f"{type(error).__name__}: {error}")
         else:
             self._has_failed = False
             told = {"epoch": about["epoch"], "step": about["step"], "finished": steps is None, "bytes": size}
@@ -98,4 +119,5 @@ class Saver:
     def _rest(self, cost: float) -> None:
         """Until the next one, so that the last one's cost is little."""
         self._cost = cost
+        self._spent += cost
         self._next = time.monotonic() + (self._every if self._every is not None else max(_OFTEN, _COST * cost))
