@@ -45,9 +45,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Plain:
 @pytest.mark.parametrize(
     ("source", "moments"),
     [
-        ("arrays", ["step", "between", "checkpoint"]),
-        ("dataset-fast", ["start", "step", "between", "step"]),
-        ("pydataset", ["step", "checkpoint", "between"]),
+        ("arrays", ["step", "between"]),
+        ("dataset-fast", ["start", "between", "step"]),
+        ("pydataset", ["between", "checkpoint"]),
     ],
 )
 def test_kills_change_nothing(tmp_path: Path, plain: Plain, source: str, moments: list[str]) -> None:
@@ -212,12 +212,13 @@ def test_processes_that_a_script_forks_train_their_own(fitroom: Run, python: Run
     assert len(set(done.stdout.split())) == 4
 
 
+@pytest.mark.chaos
 def test_a_crash_after_the_training_does_not_go_on_for_ever(fitroom: Run, tmp_path: Path) -> None:
     after = "print('mail sent', flush=True); os.kill(os.getpid(), 11)"
     (tmp_path / "script.py").write_text(TRAINS.format(before="", after=after))
     done = fitroom("run", "--checkpoint-every", "0", "script.py", cwd=str(tmp_path), env={"PAUSE": "0"})
     assert done.returncode == -11
-    assert 1 <= done.stdout.count("mail sent") <= 4
+    assert 1 <= done.stdout.count("mail sent") <= 5, "three deaths without progress end it"
     assert "fitroom run --resume script.py" in done.stderr
 
 
@@ -281,6 +282,7 @@ def test_a_model_that_has_changed_is_refused(fitroom: Run, tmp_path: Path) -> No
     assert sorted((tmp_path / ".fitroom/script-1/checkpoints").glob("*.zip")) == stopped.checkpoints
 
 
+@pytest.mark.chaos
 def test_a_module_beside_the_script_that_has_changed_is_refused(fitroom: Run, tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("RATE = 1\n")
     Stopped(tmp_path, before="import beside")
@@ -475,12 +477,14 @@ def test_an_order_that_no_seed_decides_is_the_same_after_a_kill(tmp_path: Path, 
     assert len({tuple(epoch) for epoch in epochs}) == 4, "each epoch has an order of its own"
 
 
+@pytest.mark.chaos
 def test_each_run_draws_other_numbers(fitroom: Run, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import random, numpy as np\nprint(random.random(), np.random.rand())")
     first, second = (fitroom("run", "script.py", cwd=str(tmp_path)).stdout for _ in range(2))
     assert first != second
 
 
+@pytest.mark.chaos
 def test_data_that_come_otherwise_are_told_of(fitroom: Run, tmp_path: Path) -> None:
     # GIVEN data that nothing decides
     unknown = "SEED = int.from_bytes(os.urandom(4), 'little')"
@@ -495,6 +499,7 @@ def test_data_that_come_otherwise_are_told_of(fitroom: Run, tmp_path: Path) -> N
     assert "result    not that of an undisturbed run" in done.stderr
 
 
+@pytest.mark.chaos
 def test_a_record_of_checkpoints_is_readable(tmp_path: Path) -> None:
     Stopped(tmp_path)
     record = Record.read(tmp_path / ".fitroom/script-1/record.jsonl")
