@@ -128,4 +128,4 @@ def test_thirty_real_budgets(name: str, python: Run, tmp_path: Path) -> None:
     for got, _, _ in results:
         for one, other in zip(expected, got, strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
-    assert sum(ooms > 0 for _, ooms, _ in results) >= 10
+    assert sum(ooms > 0 for _, ooms, _ in results) >= 5  # how many depends on how much the machine does at once

@@ -89,13 +89,17 @@ class Recomputation:
                 first = span.stop
         if not savings:
             return function
+        try:
+            changed = graph_seams.changed_function(function, definition, takers)
+        except ValueError:  # what is to wait for a gradient has a part in it: TensorFlow refuses a cycle
+            return function
         self.saving = Saving(
             plain=max(one.plain for one in savings),
             kept=max(one.kept for one in savings),
             work=max(one.work for one in savings),
             parts=sum(one.parts for one in savings),
         )
-        return graph_seams.changed_function(function, definition, takers)
+        return changed
 
     def _changed(self, writer: Writer) -> Saving | None:
         """Write the parts that are chosen a second time; None where there are none."""
