@@ -126,7 +126,7 @@ model.fit(x, y, batch_size=64, epochs=2, verbose=0)
 BUDGETS = {"batch normalisation": "170MiB"}
 OTHERS_TELL = (
     "a function that says apply_gradients", "a helper that applies", "a function with a signature", "train_on_batch",
-    "fit with callbacks and validation", "batch normalisation",
+    "fit with callbacks and validation", "batch normalisation", "a method", "a function that trains or does not",
 )  # fmt: skip
 
 
