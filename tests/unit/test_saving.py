@@ -65,6 +65,19 @@ def test_without_room_for_a_copy_nothing_is_copied(tmp_path: Path) -> None:
     assert told.kinds == ["checkpoint"], "it is there when the call returns"
 
 
+def test_the_first_one_of_a_large_model_waits_until_it_is_worth_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = saver(tmp_path, Told(), every=None), saver(tmp_path, Told(), every=None)
+    small.begin(4000)
+    large.begin(400 * 10**6)
+    begun = small._born
+    monkeypatch.setattr(saving.time, "monotonic", lambda: begun + 10)
+    assert (small.is_due(), large.is_due()) == (True, False)
+    monkeypatch.setattr(saving.time, "monotonic", lambda: begun + 200)
+    assert large.is_due()
+
+
 def test_ends_cost_little_and_leave_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told()
     one = saver(tmp_path, told, every=None)

@@ -114,6 +114,8 @@ class Following:
         noted: Passing | None = None
         self._is_whole = False
         for first, last, batches in steps:
+            if self._done == 1:  # everything is built
+                self.around.saver.begin(model_state.size(self.model))
             leave = self.around.leaving()
             is_only = self.epochs.per_epoch is not None and self.epochs.per_epoch <= self.model.steps_per_execution
             if first == 0 and self.epoch == self.first_epoch:

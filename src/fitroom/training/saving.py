@@ -13,7 +13,7 @@ from fitroom.training.checkpoint_files import Folder
 
 _SOON = 1.0  # seconds until the first one after a death: what came after the last one was lost
 _OFTEN = 5.0  # seconds between two, at least
-_COST = 75  # times what one costs: 1.3 % of the time
+_COST = 100  # times what one costs: one percent of the time
 _PER_SECOND = 400e6  # bytes, as long as nothing has been measured
 _OF_DISK = 0.25  # of what is free: as much as the ends of trainings may take
 _OF_ROOM = 0.25  # of the memory that is left: as much as a copy may take
@@ -35,11 +35,17 @@ class Saver:
         self._folder = folder
         self._tell = tell
         self._every = every
+        self._after_death = after_death
         self._next = time.monotonic() + (every if every is not None else _SOON if after_death else _OFTEN)
         self._writing: threading.Thread | None = None
         self._cost = self._spent = 0.0  # of the last one, and of all
         self._born = time.monotonic()
         self._has_failed = False
+
+    def begin(self, size: int) -> None:
+        """A training has begun whose checkpoints take about so many bytes: the first one waits until it is worth it."""
+        if self._every is None and not self._after_death and not self._cost:
+            self._next = max(self._next, time.monotonic() + _COST * size / _PER_SECOND)
 
     def is_due(self) -> bool:
         """Whether it is time for a checkpoint."""
