@@ -41,44 +41,49 @@ tick = time.perf_counter()
 model.fit(x, y, batch_size=64, epochs=epochs, verbose=0)
 print(json.dumps({"seconds": time.perf_counter() - tick, "epochs": epochs, "ready": ready}))
 """
-SIZES = {"small model (13 thousand weights)": 64, "large model (13 million weights)": 2048}
-LONG = 24  # seconds that a training takes, about
+SMALL, LARGE = "small model (17 thousand weights)", "large model (13 million weights)"
+WIDTHS = {SMALL: 64, LARGE: 2048}
+LONG = {SMALL: 20, LARGE: 80}  # seconds that a training takes, about: some checkpoints
+PAIRS = {SMALL: 5, LARGE: 3}
+KILLS = 4
 
 
 def run() -> Iterator[Ratio]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "script.py").write_text(TRAINS)
-        for name, width in SIZES.items():
-            epochs = _train(folder, width, "--checkpoint-every", "never")["epochs"]
+        for name in WIDTHS:
+            epochs = _train(folder, name, "--checkpoint-every", "never", seconds=LONG[name])["epochs"]
             ratios = []
-            for turn in range(6):
+            for turn in range(PAIRS[name]):
                 ways: list[tuple[str, ...]] = [(), ("--checkpoint-every", "never")]
-                both = {way: _train(folder, width, *way, epochs=epochs)["seconds"] for way in ways[:: 1 - turn % 2 * 2]}
+                both = {way: _train(folder, name, *way, epochs=epochs)["seconds"] for way in ways[:: 1 - turn % 2 * 2]}
                 ratios.append(both[ways[0]] / both[ways[1]])
             what = f"{name}: training time with checkpoints ÷ without"
             yield Ratio(what, statistics.median(ratios), *interval(ratios), 1.03)
         yield from _kills(folder)
 
 
-def _train(folder: str, width: int, *options: str, epochs: int | None = None) -> dict[str, Any]:
-    done = subprocess.run(_command(width, *options, epochs=epochs), cwd=folder, capture_output=True, check=True)
+def _train(folder: str, name: str, *options: str, seconds: float = 0, epochs: int = 0) -> dict[str, Any]:
+    command = _command(name, *options, seconds=seconds, epochs=epochs)
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def _command(width: int, *options: str, epochs: int | None) -> list[str]:
-    more = [] if epochs is None else [str(epochs)]
-    return [sys.executable, "-m", "fitroom", "run", *options, "script.py", str(width), str(LONG), *more]
+def _command(name: str, *options: str, seconds: float = 0, epochs: int = 0) -> list[str]:
+    arguments = [str(WIDTHS[name]), str(seconds), *([str(epochs)] if epochs else [])]
+    return [sys.executable, "-m", "fitroom", "run", *options, "script.py", *arguments]
 
 
 def _kills(folder: str) -> Iterator[Ratio]:
-    width = SIZES["small model (13 thousand weights)"]
-    found = _train(folder, width)
+    found = _train(folder, SMALL, seconds=LONG[SMALL])
     undisturbed, ready, generator = found["seconds"], found["ready"], random.Random(0)
     lost = []
-    for _ in range(5):
+    for _ in range(KILLS):
         begun = time.monotonic()
-        run = subprocess.Popen(_command(width, epochs=found["epochs"]), cwd=folder, stdout=subprocess.PIPE)
+        run = subprocess.Popen(
+            _command(SMALL, epochs=found["epochs"]), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         time.sleep(ready + generator.uniform(0.2, 0.9) * undisturbed)
         for child in psutil.Process(run.pid).children():
             os.kill(child.pid, 9)
