@@ -27,6 +27,7 @@ class Epochs:
 
     Attributes:
         calls_python: whether Python code makes the batches.
+        can_jump: whether epochs can be left out without a look at their batches.
         per_epoch: how many batches an epoch has; None where that is not known beforehand.
         taken: how many batches were taken out again.
         print: a checksum of what was taken last, where that was asked for.
@@ -37,6 +38,7 @@ class Epochs:
         self._iterator = iterator
         self._executes = executes
         self.calls_python = keras_seams.calls_python(iterator)
+        self.can_jump = not self.calls_python and keras_seams.can_jump(iterator)
         self.per_epoch = keras_seams.batches_per_epoch(iterator)
         self.taken = 0
         self.print: int | None = None
@@ -46,11 +48,6 @@ class Epochs:
     def may_end_early(self) -> bool:
         """Whether only the next batch shows if there is one."""
         return keras_seams.may_end_early(self._iterator)
-
-    @property
-    def can_jump(self) -> bool:
-        """Whether epochs can be left out without a look at their batches."""
-        return not self.calls_python and keras_seams.can_jump(self._iterator)
 
     def skip(self, plain: Callable[[], Steps], count: int | None = None, *, keep: bool = False) -> None:
         """Go through an epoch that is over, or through its first `count` batches; `keep` one of them, if asked to."""

@@ -31,6 +31,11 @@ def seed_numpy(seed: int) -> None:
     random.default_rng = default_rng  # type: ignore[attr-defined] # a module's
 
 
+def nth(seed: int, number: int) -> int:
+    """One of many seeds that follow from one: far apart, and positive."""
+    return (seed ^ (number * 0x9E3779B97F4A7C15)) % 2**62
+
+
 class ArrayOrder:
     """The order of arrays that Keras shuffles in a `fit`: another one in every epoch, the same ones in every attempt.
 
@@ -42,7 +47,7 @@ class ArrayOrder:
     def __init__(self, seed: int, number: int) -> None:
         import tensorflow as tf
 
-        self._key = (seed ^ (number * 0x9E3779B97F4A7C15)) % 2**63
+        self._key = nth(seed, number)
         self._generator = tf.random.Generator.from_key_counter(self._key, [0, 0], "philox")
 
     def begin(self, epoch: int) -> None:

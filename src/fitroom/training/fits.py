@@ -19,7 +19,7 @@ from typing import Any
 import keras
 
 from fitroom.data import keras_seams as data_seams
-from fitroom.data.seeds import ArrayOrder
+from fitroom.data.seeds import ArrayOrder, nth
 from fitroom.training import keras_seams
 from fitroom.training.checkpoint_files import Checkpoint, Folder
 from fitroom.training.following import Following, Over, Refused, Surroundings
@@ -92,7 +92,7 @@ class Fits:
         if not self._is_ours:
             return None
         self._seeds += 1
-        return int((self._seed ^ (self._seeds * 0x9E3779B97F4A7C15)) % 2**62)
+        return nth(self._seed, self._seeds)
 
     def follower(self, iterator: Any) -> Any:
         """Who follows an iterator that Keras makes; None outside of a training."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,7 +217,7 @@ class Following:
         self.around.tell("resumed", training=self.number, **told)
         if None not in (about["checksum"], self.epochs.print) and about["checksum"] != self.epochs.print:
             self.around.tell("order_changed", training=self.number)
-        yield from self._watched(_chained(iter([(first, last, self._passing(batches, batch).iterator)]), steps))
+        yield from self._watched(itertools.chain([(first, last, self._passing(batches, batch).iterator)], steps))
 
     def _to_the_end(self, found: Checkpoint, plain: Callable[[], Steps]) -> None:
         """Have everything be as it was when the training had come to its end.
@@ -289,8 +290,3 @@ class Following:
         history = self.model.history
         history.history, history.epoch, params = decode(found.about["history"], found.arrays)
         history.set_params(params)
-
-
-def _chained(*parts: Iterator[Any]) -> Iterator[Any]:
-    for part in parts:
-        yield from part

@@ -35,16 +35,21 @@ def write_python(state: dict[str, Any]) -> None:
 
 
 def packed() -> Any:
-    """The same in few bytes, for many of them: where there are epochs."""
+    """The same in few bytes, for many of them; nothing where NumPy has been given a generator of another kind."""
     version, python, gauss = random.getstate()
-    numpy: Any = np.random.get_state(legacy=True)
-    spare = np.array([np.nan if gauss is None else gauss, numpy[4]]).view(np.uint32)
-    return np.concatenate([[version], python, numpy[1], [numpy[2], numpy[3]], spare]).astype(np.uint32)
+    numpy: Any = np.random.get_state(legacy=False)
+    if numpy["bit_generator"] != "MT19937":
+        return np.zeros(0, np.uint32)
+    key, place, spare = numpy["state"]["key"], numpy["state"]["pos"], numpy["has_gauss"]
+    floats = np.array([np.nan if gauss is None else gauss, numpy["gauss"]]).view(np.uint32)
+    return np.concatenate([[version], python, key, [place, spare], floats]).astype(np.uint32)
 
 
 def unpack(state: Any) -> None:
-    """Have Python's and NumPy's stand where they stood when this was packed."""
-    spare = state[-4:].view(np.float64)
-    gauss = None if np.isnan(spare[0]) else float(spare[0])
+    """Have Python's and NumPy's stand where they stood when this was packed, if it could be."""
+    if not len(state):
+        return
+    floats = state[-4:].view(np.float64)
+    gauss = None if np.isnan(floats[0]) else float(floats[0])
     random.setstate((int(state[0]), tuple(map(int, state[1:626])), gauss))
-    np.random.set_state(("MT19937", state[626:1250], int(state[1250]), int(state[1251]), float(spare[1])))
+    np.random.set_state(("MT19937", state[626:1250], int(state[1250]), int(state[1251]), float(floats[1])))
