@@ -89,10 +89,7 @@ class Recomputation:
                 first = span.stop
         if not savings:
             return function
-        try:
-            changed = graph_seams.changed_function(function, definition, takers)
-        except ValueError:  # what is to wait for a gradient has a part in it: TensorFlow refuses a cycle
-            return function
+        changed = graph_seams.changed_function(function, definition, takers)
         self.saving = Saving(
             plain=max(one.plain for one in savings),
             kept=max(one.kept for one in savings),

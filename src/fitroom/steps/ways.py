@@ -139,6 +139,17 @@ class WayBack:
                 return True
         return False
 
+    def followers(self) -> dict[int, list[int]]:
+        """Who on the way back runs after whom: it takes what he makes, or waits for him."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for place in range(self.start, self.stop):
+            operation = self.operations[place]
+            for before in {tensor.op.name for tensor in operation.inputs} | {
+                one.name for one in operation.control_inputs
+            }:
+                found[self.index[before]].append(place)
+        return found
+
     def operation(self, name: str) -> Any:
         """The operation of this name."""
         return self.operations[self.index[name]]

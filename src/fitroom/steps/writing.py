@@ -31,7 +31,8 @@ class Writer:
         self.takers: list[str] = []
         self._nodes = {node.name: node for node in definition.node}
         self._held: set[str] = set()  # what parts behind take from before them
-        self._done: list[str] = []  # when these have run, the part behind is through
+        self._done: list[int] = []  # when these have run, the part behind is through
+        self._followers = back.followers()
 
     def write_again(self, start: int, stop: int) -> bool:
         """Write what the way back takes from this part; False where that is nothing."""
@@ -42,7 +43,12 @@ class Writer:
         again, outside = self._ancestors(wanted, start)
         takers = self._takers(wanted)
         mark = f"fitroom_{back.start}_{start}"
-        stand_ins = self._stand_ins(mark, outside, self._arrivals(takers))
+        behind = self._behind(takers)
+        arrivals = self._arrivals(takers, behind)
+        # Not before the gradients arrive, and not before the part behind is through with what it made again. What has
+        # a part in them cannot wait for them, or there would be a circle.
+        waits = sorted({back.index[_operation(name)] for name in arrivals} | {*self._done} - behind)
+        stand_ins = self._stand_ins(mark, outside, arrivals, waits)
         for name in again:
             self._copy(mark, name, again, stand_ins)
         if not self.xla and self.keeps_bits:
@@ -53,14 +59,16 @@ class Writer:
                 if _tensor(name) in wanted:
                     node.input[place] = _marked(name, mark)
         self._held.update(outside)
-        self._done = [back.operations[taker].name for taker in takers]
+        self._done = takers
+        for place in waits:
+            self._followers[place] += takers
         return True
 
     def leave(self, start: int, stop: int) -> None:
         """Leave a part as it is; parts before it wait until the way back is through with it."""
         made = [tensor.name for operation in self.back.operations[start:stop] for tensor in operation.outputs]
         takers = self._takers({name for name in made if name in self.back.from_data})
-        self._done = [self.back.operations[taker].name for taker in takers] or self._done
+        self._done = takers or self._done
 
     def _takers(self, names: set[str]) -> list[int]:
         """Who on the way back takes any of these."""
@@ -103,16 +111,19 @@ class Writer:
                     outside[tensor.name] = None
         return again, list(outside)
 
-    def _arrivals(self, takers: list[int]) -> list[str]:
-        """The gradients that arrive at a part: what its takers take of the way back that does not come from them.
+    def _behind(self, takers: list[int]) -> set[int]:
+        """What on the way back runs after any of these: by what it takes, or by what it waits for."""
+        found = set(takers)
+        todo = list(takers)
+        while todo:
+            new = [place for place in self._followers[todo.pop()] if place not in found]
+            found.update(new)
+            todo += new
+        return found
 
-        Parts follow one another, so what arrives at one never waits for a part before it: there are no circles.
-        """
+    def _arrivals(self, takers: list[int], behind: set[int]) -> list[str]:
+        """The gradients that arrive at a part: what its takers take of the way back that does not come from them."""
         back = self.back
-        behind = set(takers)
-        for place in range(takers[0], back.stop):
-            if any(back.index[tensor.op.name] in behind for tensor in back.operations[place].inputs):
-                behind.add(place)
         found: dict[str, None] = {}
         for taker in takers:
             for tensor in back.operations[taker].inputs:
@@ -121,7 +132,7 @@ class Writer:
                     found[tensor.name] = None
         return list(found)
 
-    def _stand_ins(self, mark: str, outside: list[str], arrivals: list[str]) -> dict[str, str]:
+    def _stand_ins(self, mark: str, outside: list[str], arrivals: list[str], waits: list[int]) -> dict[str, str]:
         """Stand-ins for what comes from outside, not to be had before the gradients arrive."""
         if self.xla:
             # XLA knows no order but that of the data; and it would take what is computed twice for one.
@@ -129,12 +140,11 @@ class Writer:
             node.input.extend([*outside, *arrivals])
             node.attr["T"].list.type.extend(self._type(name) for name in [*outside, *arrivals])
             return {name: f"{mark}:{place}" for place, name in enumerate(outside)}
-        # And not before the part behind is through with what it made again.
-        waits = sorted({f"^{_operation(name)}" for name in arrivals} | {f"^{name}" for name in self._done})
+        names = [f"^{self.back.operations[place].name}" for place in waits]
         found = {}
         for name in outside:
             node = self.definition.node.add(name=f"{_operation(name)}/{mark}_{name.partition(':')[2]}", op="Identity")
-            node.input.extend([name, *waits])
+            node.input.extend([name, *names])
             node.attr["T"].type = self._type(name)
             found[name] = node.name
         return found
