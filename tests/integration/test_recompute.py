@@ -16,6 +16,7 @@ from keras import layers as kl
 import fitroom
 from fitroom.devices import pocket
 from fitroom.errors import UsageError
+from fitroom.steps.compiled import Compiled
 from fitroom.training.guarding import events
 from tests import faults, guard_cases, own_cases
 from tests.conftest import Run
@@ -52,6 +53,23 @@ def test_the_same_bits_at_less_memory(name: str) -> None:
 def test_a_step_that_runs_eagerly_says_that_it_cannot(capsys: pytest.CaptureFixture[str]) -> None:
     train(make("residual", run_eagerly=True), "recompute", IMAGES[:8], LABELS[:8])
     assert "activations were kept: the step runs eagerly" in capsys.readouterr().err
+
+
+def test_a_batch_of_another_size_is_recomputed_too() -> None:
+    """Traced for any size, the step is there already when the last, smaller batch comes: it is still the changed one."""
+    seen: list[int] = []
+
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(x * x)
+        return tape.gradient(loss, x)
+
+    compiled = Compiled(gradient, change=lambda function, ways_back: seen.append(len(ways_back)) or function)
+    anything = tf.TensorSpec([None, 4])
+    first, second = (compiled.concrete((tf.ones([rows, 4]),), like=(anything,)) for rows in (8, 3))
+    assert seen == [1]
+    assert first is second
 
 
 def test_a_gradient_whose_constant_waits_for_it_is_no_circle() -> None:

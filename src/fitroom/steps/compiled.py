@@ -50,6 +50,7 @@ class Compiled:
         plain = tf.autograph.experimental.do_not_convert(self.python)
         self._traced = tf.function(plain, reduce_retracing=True, jit_compile=self._jit_compile)
         self._concrete: dict[tuple[Any, ...], Any] = {}
+        self._changed: dict[int, tuple[Any, Any]] = {}  # what was traced, and what was made of it
         self.functions: dict[int, Any] = {}  # the concrete functions made so far
         self.changes += 1
 
@@ -74,8 +75,11 @@ class Compiled:
                 found = self._traced.get_concrete_function(*given)
             else:
                 with graph_seams.watched_gradients() as ways_back:
-                    found = self._traced.get_concrete_function(*given)
-                found = self.change(found, ways_back)
+                    plain = self._traced.get_concrete_function(*given)
+                # Traced for any batch size, it is there already when a batch of another size comes.
+                if id(plain) not in self._changed:
+                    self._changed[id(plain)] = plain, self.change(plain, ways_back)
+                found = self._changed[id(plain)][1]
             self._concrete[key] = found
             self.functions[id(found)] = found
             self.changes += 1
