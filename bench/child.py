@@ -133,6 +133,86 @@ def recompute_time(name: str, side: str, batch: str, xla: str) -> dict[str, Any]
     return {"ratios": ratios}
 
 
+def _sample(model: Any) -> tuple[Any, Any]:
+    """A sample of a setting's inputs and targets."""
+    import numpy as np
+
+    from fitroom.estimator import samples
+
+    x = samples.of_inputs(model) if getattr(model, "inputs", None) else np.zeros((1, 48, 48, 3), np.float32)
+    return x, samples.of_targets(model, model(samples.batch(x, 1)))
+
+
+def _fit(model: Any, sample: Any, batches: list[int], callbacks: tuple[Any, ...] = ()) -> None:
+    from fitroom.estimator import samples
+
+    data = samples.dataset(sample, lambda: iter(batches))
+    model.fit(data, verbose=0, steps_per_epoch=len(batches), callbacks=list(callbacks))
+
+
+def real_peak(name: str, batch: str) -> dict[str, Any]:
+    """The peak of four steps; or that they do not run in the limit."""
+    import tensorflow as tf
+
+    from bench.zoo import SETTINGS
+
+    try:
+        model = SETTINGS[name].build()
+        sample = _sample(model)
+        pocket.reset_peak()
+        _fit(model, sample, [int(batch)] * 4)
+    except tf.errors.ResourceExhaustedError:
+        return {"runs": False}
+    return {"runs": True, "peak": pocket.use().peak}
+
+
+def estimated(name: str, *sizes: str) -> dict[str, Any]:
+    """What we and others say of a setting at these sizes, and how long a first step and our estimate take."""
+    start = time.perf_counter()
+    import tensorflow as tf  # how long a process takes to start
+
+    import fitroom
+    from bench import others
+    from bench.zoo import SETTINGS
+
+    started = time.perf_counter() - start
+    model = SETTINGS[name].build()
+    sample = _sample(model)
+    batches = [int(size) for size in sizes]
+    start = time.perf_counter()
+    found = fitroom.estimate(model, batches[0], x=None if getattr(model, "inputs", None) else sample[0])
+    seconds = time.perf_counter() - start - started
+    peaks, times = [], []
+    for batch in (2, 4):
+        pocket.reset_peak()
+        start = time.perf_counter()
+        _fit(model, sample, [batch])
+        times.append(time.perf_counter() - start)
+        peaks.append(pocket.use().peak)
+    middle = sorted(batches)[len(batches) // 2]
+    with tf.device("CPU:0"):
+        grappler = {middle: others.grappler(model, sample, middle)}
+    return {
+        "seconds": seconds,
+        "first_step": times[0],
+        "peak": {batch: found.at(batch).peak for batch in batches},
+        "worst": {batch: found.at(batch).worst for batch in batches},
+        "two_points": {batch: peaks[0] + (peaks[1] - peaks[0]) * (batch - 2) / 2 for batch in batches},
+        "outputs": {batch: others.outputs(model, sample, batch) for batch in batches},
+        "grappler": {batch: grappler.get(batch) for batch in batches},
+    }
+
+
+def largest(name: str, budget: str) -> dict[str, Any]:
+    """The largest batch that we say fits a budget."""
+    import fitroom
+    from bench.zoo import SETTINGS
+
+    model = SETTINGS[name].build()
+    x = None if getattr(model, "inputs", None) else _sample(model)[0]
+    return {"batch": fitroom.estimate(model, 32, x=x).max_batch(budget)}
+
+
 if __name__ == "__main__":
-    measurements = (peak, rescue, recompute_peak, recompute_time)
+    measurements = (peak, rescue, recompute_peak, recompute_time, real_peak, estimated, largest)
     print(json.dumps({one.__name__: one for one in measurements}[sys.argv[1]](*sys.argv[2:])))

@@ -21,6 +21,7 @@ _HOMES = {
     "Remedy": "fitroom.core",
     "FitroomError": "fitroom.errors",
     "DoesNotFit": "fitroom.training.does_not_fit",
+    "estimate": "fitroom.estimator.estimating",
     "guard": "fitroom.training.guarding",
     "isolated": "fitroom.supervisor.isolating",
     "load_ipython_extension": "fitroom.training.notebook",  # %load_ext fitroom
@@ -32,6 +33,7 @@ _HOMES = {
 if TYPE_CHECKING:
     from fitroom.core import Budget, Diagnosis, Finding, Footprint, Plan, Record, Remedy
     from fitroom.errors import FitroomError
+    from fitroom.estimator.estimating import estimate
     from fitroom.supervisor.isolating import isolated
     from fitroom.training.does_not_fit import DoesNotFit
     from fitroom.training.functions import step
@@ -48,6 +50,7 @@ __all__ = [
     "Record",
     "Remedy",
     "__version__",
+    "estimate",
     "guard",
     "isolated",
     "step",

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).resolve().parent.parent.parent / "src" / "fitroom"
 
 # A part imports `core` and the parts above it, never below.
 ORDER = (
-    "errors", "units", "core", "oom_faces", "oom", "versions", "devices", "data", "steps", "estimator", "remedies",
+    "errors", "units", "core", "oom_faces", "oom", "versions", "devices", "data", "steps", "remedies", "estimator",
     "planner", "training", "supervisor", "diagnosers", "leaks", "linter", "slim", "sweeps", "report", "callbacks",
     "demo", "commands", "__init__", "__main__",
 )  # fmt: skip

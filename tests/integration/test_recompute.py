@@ -56,7 +56,7 @@ def test_a_step_that_runs_eagerly_says_that_it_cannot(capsys: pytest.CaptureFixt
 
 
 def test_a_batch_of_another_size_is_recomputed_too() -> None:
-    """Traced for any size, the step is there already when the last, smaller batch comes: it is still the changed one."""
+    """Traced for any size, the step is there already when the last, smaller batch comes; it is the changed one."""
     seen: list[int] = []
 
     def gradient(x: Any) -> Any:

@@ -77,10 +77,11 @@ class KerasStep(Step):
     def tighten(self) -> bool:
         return self._update is not None and self._update.tighten()
 
-    def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
+    def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
         if not self.trains or self.model.run_eagerly:
             return None
-        recomputation = Recomputation(choose, samples=self.samples(data), xla=bool(self.model.jit_compile))
+        size = samples or self.samples(data)
+        recomputation = Recomputation(choose, samples=size, xla=bool(self.model.jit_compile))
         passes = KerasPass(self.model, recomputation=recomputation)
         passes.trace(data, like)
         if recomputation.saving is not None:

@@ -251,10 +251,10 @@ class OwnStep(Step):
     def tighten(self) -> bool:
         return sum(update.tighten() for update in self._updates.values()) > 0
 
-    def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
+    def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
         if not self.trains or self.eager:
             return None
-        recomputation = Recomputation(choose, samples=self.samples(data), xla=self.jit_compile)
+        recomputation = Recomputation(choose, samples=samples or self.samples(data), xla=self.jit_compile)
         self._compile(recomputation)
         if self._written is not None and not self.is_deferred:
             self._as_is.concrete((data,), like=None if like is None else (like,))

@@ -73,7 +73,7 @@ class Prediction(Step):
     def tighten(self) -> bool:
         return False
 
-    def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
+    def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
         return None
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:

@@ -47,8 +47,9 @@ class Step(Protocol):
     def tighten(self) -> bool:
         """After an update that ran out: take less for it from now on. False where nothing is left to save."""
 
-    def recompute(self, data: Any, like: Any, choose: Chooser) -> Saving | None:
-        """Compute activations again on the way back from now on. None where nothing can be, or there is no way back."""
+    def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
+        """Compute activations again on the way back from now on, chosen for batches of this many `samples` (those of
+        `data` unless told). None where nothing can be, or there is no way back."""
 
     def written_variables(self) -> list[Any]:
         """The variables that it writes besides weights and slots, as far as it has been traced."""

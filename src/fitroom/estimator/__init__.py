@@ -1,0 +1,1 @@
+"""A step and a batch size → a Footprint: what it will need, before it runs."""

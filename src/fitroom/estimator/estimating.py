@@ -1,0 +1,181 @@
+"""`fitroom.estimate`: the memory of a training, before it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from typing import Any, Literal
+
+from fitroom.core import Budget, Plan
+from fitroom.core.footprint import Footprint
+from fitroom.errors import UsageError
+from fitroom.estimator import samples
+from fitroom.estimator.footprints import Footprints, Kind, Names, Resident
+from fitroom.estimator.measuring import measure
+from fitroom.estimator.replay import Replay, largest
+from fitroom.estimator.shipping import CannotBeRebuilt, pack
+from fitroom.estimator.tracing import trace
+from fitroom.remedies import read_plan
+from fitroom.units import parse_bytes
+
+_BANDS = {"measured": 0.08, "traced": 0.25}
+_MOST = 1 << 20  # the largest batch that is looked for
+
+
+class Estimate(Footprint):
+    """A Footprint that knows every batch size. As JSON it is a plain Footprint.
+
+    Example:
+        >>> found = fitroom.estimate(model, batch_size=64)
+        >>> found.peak, found.at(128).peak, found.max_batch("8GiB")
+    """
+
+    _source: Footprints
+
+    @classmethod
+    def of(cls, source: Footprints, kind: Kind, batch: int) -> Estimate:
+        """The estimate at one size."""
+        plain = source.at(kind, batch)
+        found = cls(**{field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)})
+        object.__setattr__(found, "_source", source)
+        return found
+
+    def at(self, batch: int) -> Estimate:
+        """The same at another batch size; nothing runs for it."""
+        return Estimate.of(self._source, self.kind, _size(batch))
+
+    def max_batch(self, budget: int | str | Budget) -> int:
+        """The largest batch whose worst case is within the budget; 0 where none is."""
+        room = _bytes(budget)
+        return largest(lambda size: self._source.peak(self.kind, size) * (1 + self.band) <= room, _MOST)
+
+    @property
+    def evaluation(self) -> Estimate:
+        """What `evaluate` needs at this batch size."""
+        return self._of_kind("evaluation")
+
+    @property
+    def prediction(self) -> Estimate:
+        """What `predict` needs at this batch size."""
+        return self._of_kind("prediction")
+
+    def _of_kind(self, kind: Kind) -> Estimate:
+        if kind in self._source.missing:
+            raise UsageError(f"There is no {kind} of this model", received=self._source.missing[kind][:300])
+        return Estimate.of(self._source, kind, self.batch_size)
+
+    def to_json(self) -> str:
+        """One line of JSON: a Footprint at this size, which knows no other."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Footprint)}
+        return Footprint(**values).to_json()
+
+
+def estimate(
+    model: Any, batch_size: int = 32, x: Any = None, y: Any = None, *, plan: Plan | str | None = None
+) -> Estimate:
+    """The memory of a training step at a batch size, before one runs: by part, by layer, and for any other size.
+
+    A process of its own builds the model again on the pocket device and records a few small steps; this process, the
+    model and its data are left alone.
+
+    Args:
+        model: a compiled Keras model.
+        batch_size: how many samples a step has.
+        x, y: a few samples with their targets, where the model does not tell what it takes; for sequences, with the
+            longest among them. A `tf.data.Dataset` of both will do as `x`.
+        plan: with these remedies, such as ``"micro_batch=4, recompute"``.
+
+    Raises:
+        UsageError: if the model is not compiled, its inputs are not known, or the batch size makes no sense.
+
+    Example:
+        >>> fitroom.estimate(model, batch_size=64).max_batch("8GiB")
+        212
+    """
+    size, chosen = _size(batch_size), read_plan(plan)
+    _check(model, x)
+    x, y, notes = _samples(model, x, y)
+    try:
+        answer = measure(pack(model), x, y, size, chosen)
+    except CannotBeRebuilt as error:
+        if chosen.remedies:
+            raise UsageError(
+                "A plan's effect is measured, and this model cannot be measured",
+                received=str(error),
+                expected="a model that can be built again from its configuration",
+                hint="give the model a get_config(), or estimate it without a plan",
+            ) from error
+        answer = _traced(model, x, y)
+        notes = [*notes, f"Traced, not measured. {error}", *answer["notes"]]
+        return Estimate.of(_footprints(answer, chosen, "traced", notes), "training", size)
+    return Estimate.of(_footprints(answer, chosen, "measured", notes), "training", size)
+
+
+def _traced(model: Any, x: Any, y: Any) -> dict[str, Any]:
+    try:
+        return trace(model, x, y)
+    except Exception as error:  # whatever the model raises on the data
+        raise UsageError(
+            "The model's step cannot be traced on " + ("made-up data" if x is None else "these samples"),
+            received=f"{type(error).__name__}: {error}"[:400],
+            hint="fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)",
+        ) from error
+
+
+def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "measured"], notes: list[str]) -> Footprints:
+    resident = Resident(tuple(answer["weights"]), tuple(answer["slots"]), answer["accumulators"])
+    kinds: tuple[Kind, ...] = ("training", "evaluation", "prediction")
+    missing = {kind: answer[kind] for kind in kinds if isinstance(answer[kind], str)}
+    return Footprints(
+        replays={kind: Replay(answer["prelude"], answer[kind]) for kind in kinds if kind not in missing},
+        missing=missing,
+        resident=resident,
+        names=Names(frozenset(answer["layers"]), frozenset(answer["optimizers"]), answer["data"]),
+        how=how,
+        band=_BANDS[how],
+        plan=str(plan),
+        notes=tuple(notes),
+    )
+
+
+def _size(batch: Any) -> int:
+    try:
+        size = operator.index(batch)
+    except TypeError:
+        size = 0
+    if size < 1:
+        raise UsageError("A batch has at least one sample", received=repr(batch), expected="a whole number from 1 up")
+    return size
+
+
+def _bytes(budget: int | str | Budget) -> int:
+    return budget.bytes if isinstance(budget, Budget) else parse_bytes(budget)
+
+
+def _check(model: Any, x: Any) -> None:
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise UsageError("fitroom.estimate takes a Keras model", received=f"{type(model).__name__}")
+    if not model.compiled:
+        raise UsageError(
+            "The model is not compiled, so that its optimizer and loss are not known",
+            expected="a compiled model",
+            hint='model.compile("adam", loss), then fitroom.estimate(model)',
+        )
+    if x is None:
+        samples.of_inputs(model)  # says what to do where the model does not tell
+
+
+def _samples(model: Any, x: Any, y: Any) -> tuple[Any, Any, list[str]]:
+    """A few samples of each, and what is to be said of them."""
+    import tensorflow as tf
+
+    found, targets = samples.given(x, "x"), samples.given(y, "y")
+    if isinstance(x, tf.data.Dataset) and isinstance(found, tuple):
+        found, targets = found[0], targets if len(found) < 2 else found[1]
+    is_open = any(None in tuple(one.shape)[1:] for one in getattr(model, "inputs", None) or ())
+    if found is None or not (is_open or isinstance(x, tf.RaggedTensor | tf.data.Dataset)):
+        return found, targets, []
+    shapes = ", ".join(str(leaf.shape[1:]) for leaf in tf.nest.flatten(found))
+    return found, targets, [f"For samples of {shapes}, the largest in the data; shorter ones need less."]

@@ -1,0 +1,64 @@
+"""Have a step measured in a process of its own, on the pocket device."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+from fitroom.core import Plan
+from fitroom.devices import host, pocket
+from fitroom.errors import FitroomError, UsageError
+from fitroom.units import MIB
+
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fitroom.estimator.child import main; main()"
+
+
+def measure(packed: dict[str, Any], x: Any, y: Any, batch: int, plan: Plan) -> dict[str, Any]:
+    """What the other process found: tapes by kind of step, and what stays.
+
+    Raises:
+        CannotBeRebuilt: if the model cannot be built again there.
+        UsageError: if its step does not run on the data.
+    """
+    import cloudpickle
+    import tensorflow as tf
+
+    threading = tf.config.threading
+    task = {
+        "model": cloudpickle.dumps(packed),
+        "x": x,
+        "y": y,
+        "batch": batch,
+        "plan": plan,
+        "threads": {
+            "inter": threading.get_inter_op_parallelism_threads(),
+            "intra": threading.get_intra_op_parallelism_threads(),
+        },
+    }
+    command = [sys.executable, "-c", _START, json.dumps(sys.path)]
+    done = subprocess.run(command, input=pickle.dumps(task), capture_output=True, env=_environment(), check=False)
+    if not done.stdout:
+        raise FitroomError(
+            f"The process that measures the model died with exit code {done.returncode}",
+            received=done.stderr.decode(errors="replace")[-400:].strip(),
+        )
+    answer: dict[str, Any] = pickle.loads(done.stdout)
+    if "error" in answer:
+        raise answer["error"]
+    if "failed" in answer:
+        raise UsageError(
+            "A step of the model does not run on " + ("made-up data" if x is None else "these samples"),
+            received=answer["failed"][:400],
+            hint="fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)",
+        )
+    return answer
+
+
+def _environment() -> dict[str, str]:
+    room = max(host.memory().available // MIB * MIB, 64 * MIB)
+    quiet = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return {**os.environ, **quiet, **pocket.environment(room)}
