@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom.core import Plan
+from fitroom.devices import pocket
 from fitroom.estimator import keras_seams, profiler_seams, samples
 from fitroom.estimator.profiler_seams import Event
 from fitroom.estimator.recorder import Recorder, Taken, between_marks, taken
@@ -19,13 +20,16 @@ from fitroom.steps import cutting, slicing
 from fitroom.steps.model_step import model_step
 from fitroom.units import MIB
 
-_FIRST = 2  # samples of the step that builds and traces everything
-_MOST = 64
-_ROOM = 768 * MIB  # what the largest recorded step may take for its samples
-_COMPILED = (8, 16)  # sizes where XLA compiles for each
-_TIMES = 2  # how often a size is recorded: threads do things in another order each time
-_MORE_TIMES = 3  # the largest, from which all larger ones follow
-_STEPS = 4.5  # the largest step's samples go through so many times, all recordings together
+_FIRST = 2  # samples of the step that builds and traces everything, and is not recorded
+_LADDER = (4, 8, 16, 32, 64)  # the sizes that are recorded, as far as memory and time allow
+_COMPILED = (8, 16)  # where XLA compiles for each
+_ROOM = 1024 * MIB  # what the largest step may take beside what stays
+_TIME = 1.5  # all recordings together may take so many times the first step's; up to 32 samples are always tried
+_ALWAYS = 32
+_TIMES = 4  # how often the largest size is recorded: threads do things in another order each time
+
+
+Climb = Callable[[list[Taken]], Iterator[int]]
 
 
 class Measurement:
@@ -68,10 +72,7 @@ class Measurement:
 
     def _fitted(self) -> list[Recorded]:
         """Steps of plain `fit`."""
-        if not self.model.jit_compile:
-            return self._recorded("train", self.model.fit)
-        self.sizes = _COMPILED
-        return self._recorded("train", self.model.fit)
+        return self._recorded("train", self.model.fit, None if self.model.jit_compile else self._climb)
 
     def _tried(self, kind: str, run: Callable[..., Any]) -> list[Recorded] | str:
         """The recordings, or why there are none: not every model that trains can be evaluated."""
@@ -80,55 +81,55 @@ class Measurement:
         except Exception as error:
             return f"{type(error).__name__}: {error}"
 
-    def _recorded(self, kind: str, run: Callable[..., Any]) -> list[Recorded]:
-        """Steps of a model's own method. Where no sizes are chosen yet, the first two steps choose them."""
-        chosen = bool(self.sizes)
-        recorder = Recorder(kind, before=1 if chosen else 2)
+    def _recorded(self, kind: str, run: Callable[..., Any], climb: Climb | None = None) -> list[Recorded]:
+        """Steps of a model's own method: up the ladder, or at the sizes that are chosen already."""
+        recorder = Recorder(kind)
+        sizes: list[int] = []
 
-        def sizes() -> Iterator[int]:
-            if chosen:
-                yield self.sizes[0]
-            else:
-                yield _FIRST
-                yield 2 * _FIRST
-                self._choose(recorder.unrecorded)
-            yield from self._sequence()
+        def each() -> Iterator[int]:
+            chosen = self.sizes or _COMPILED
+            yield _FIRST if climb is not None else chosen[0]
+            for size in climb(recorder.taken) if climb is not None else [chosen[0], *chosen[1:] * 2]:
+                sizes.append(size)
+                yield size
 
-        data = samples.dataset(self.x if kind == "predict" else self.sample, sizes)
-        between = len(self.sizes) - 2 if chosen else 1
-        steps = recorder.before + 1 + _TIMES * between + _MORE_TIMES
         run(
-            data,
+            samples.dataset(self.x if kind == "predict" else self.sample, each),
             verbose=0,
             callbacks=[recorder.callback()],
-            **{"steps_per_epoch" if kind == "train" else "steps": steps},
         )
-        return self._tapes(recorder.steps())
+        return self._tapes(sizes, recorder.steps())
 
-    def _choose(self, steps: list[Taken]) -> None:
-        """A ladder of three sizes, as large as memory has room for, and as the first step's time allows.
+    def _climb(self, taken: list[Taken]) -> Iterator[int]:
+        """Ever larger steps, as far as memory and time allow; `taken` has what each took, the first one before all.
 
-        The larger the better: a kernel may work otherwise on larger batches.
+        A kernel may work otherwise on larger batches, and that cannot be foreseen.
         """
-        first, second = steps
-        per_sample = max(second.peak - first.peak, 1) / _FIRST
-        seconds = second.seconds / (2 * _FIRST)
-        most = min(_MOST, int(_ROOM / per_sample), int(first.seconds / (_STEPS * seconds)))
-        large = max(most, 8) // 4 * 4
-        self.sizes = (large // 4, large // 2, large)
+        allowed, resident = _TIME * taken[0].seconds, pocket.use().current
 
-    def _sequence(self) -> list[int]:
-        middle = [size for size in self.sizes[1:-1] for _ in range(_TIMES)]
-        return [self.sizes[0], *middle, *[self.sizes[-1]] * _MORE_TIMES]
+        def is_too_long() -> bool:
+            return sum(one.seconds for one in taken[1:]) + taken[-1].seconds > allowed
 
-    def _tapes(self, steps: list[list[Event]]) -> list[Recorded]:
-        by_size = {
-            size: [events for _, events in group]
-            for size, group in itertools.groupby(zip(self._sequence(), steps, strict=True), key=lambda one: one[0])
-        }
+        for size in _LADDER:
+            yield size
+            if size >= _ALWAYS // 2 and not is_too_long():
+                yield size
+            is_full = 2 * (taken[-1].peak - resident) > _ROOM
+            if size == _LADDER[-1] or (size >= 2 * _LADDER[0] and is_full) or (size >= _ALWAYS and is_too_long()):
+                break
+        for _ in range(_TIMES - 2):
+            if not is_too_long():
+                yield size
+
+    def _tapes(self, sizes: list[int], steps: list[list[Event]]) -> list[Recorded]:
+        """The steps as tapes, each size's lines drawn from the size before."""
+        by_size: dict[int, list[list[Event]]] = {}
+        for size, events in zip(sizes, steps, strict=True):
+            by_size.setdefault(size, []).append(events)
+        self.sizes = tuple(by_size)
         return [
             Recorded(large, [scaled(by_size[small][0], small, one, large) for one in by_size[large]])
-            for small, large in itertools.pairwise(self.sizes)
+            for small, large in itertools.pairwise(by_size)
         ]
 
     def _planned(self, plan: Plan) -> list[Recorded]:
@@ -149,17 +150,16 @@ class Measurement:
             one = tf.nest.map_structure(tf.convert_to_tensor, samples.batch(self.sample, 1))
             step.recompute(one, like, cutting.chooser(kept), samples=-(-self.batch // slices))
         found: list[Taken] = []
-        for size in (_FIRST, 2 * _FIRST):
-            with taken(found):
-                once(size * slices)
-        self._choose(found)
-        plain, self.sizes = self.sizes, tuple(size * slices for size in self.sizes)
+        with taken(found):
+            once(_FIRST * slices)
+        sizes = []
         with profiler_seams.recording() as trace:
-            for number, size in enumerate(self._sequence()):
-                with profiler_seams.marked(str(number)):
-                    once(size)
-        tapes = self._tapes(between_marks(trace.events))
-        self.sizes = plain
+            for size in self._climb(found):
+                sizes.append(size * slices)
+                with profiler_seams.marked(str(len(sizes))), taken(found):
+                    once(size * slices)
+        tapes = self._tapes(sizes, between_marks(trace.events))
+        self.sizes = tuple(size // slices for size in self.sizes)
         return tapes
 
 

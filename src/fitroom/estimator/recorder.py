@@ -31,20 +31,18 @@ def taken(found: list[Taken]) -> Iterator[None]:
 
 
 class Recorder:
-    """Records every step but the first ones, which build and trace.
+    """Records every step but the first, which builds and traces.
 
     Args:
         kind: ``train``, ``test`` or ``predict``, as callbacks have it.
-        before: how many steps come first.
 
     Attributes:
-        unrecorded: what these took.
+        taken: what each step took, the first one's too.
     """
 
-    def __init__(self, kind: str, before: int) -> None:
+    def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.before = before
-        self.unrecorded: list[Taken] = []
+        self.taken: list[Taken] = []
         self._recording = ExitStack()
         self._step = ExitStack()
         self._trace: profiler_seams.Trace | None = None
@@ -63,8 +61,8 @@ class Recorder:
         return between_marks(self._trace.events)
 
     def _begin(self, batch: int, logs: Any = None) -> None:
-        if batch < self.before:
-            self._step.enter_context(taken(self.unrecorded))
+        self._step.enter_context(taken(self.taken))
+        if batch == 0:
             return
         if self._trace is None:
             self._trace = self._recording.enter_context(profiler_seams.recording())
