@@ -61,9 +61,30 @@ def cnn(**options: Any) -> Any:
     return model
 
 
+def seen(model: Any) -> dict[str, Any]:
+    """What an estimate must leave alone."""
+    return {
+        "weights": [one.numpy().tolist() for one in model.variables],
+        "optimizer": model.optimizer.built,
+        "function": model.train_function,
+        "metrics": len(model.metrics_variables),
+        "random": random.getstate(),
+        "numpy": np.random.get_state(legacy=False)["state"]["key"].tolist(),
+    }
+
+
 @pytest.fixture(scope="module")
-def estimated() -> Any:
-    return fitroom.estimate(cnn(), batch_size=48)
+def observed() -> Any:
+    """An estimate, and this process before and after it."""
+    model = cnn()
+    before, used = seen(model), pocket.use().current
+    found = fitroom.estimate(model, batch_size=48)
+    return found, before, seen(model), pocket.use().current - used
+
+
+@pytest.fixture
+def estimated(observed: Any) -> Any:
+    return observed[0]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -148,18 +169,11 @@ def test_as_json_it_is_a_footprint(estimated: Any) -> None:
     assert (again.peak, again.parts, again.layers) == (estimated.peak, estimated.parts, estimated.layers)
 
 
-def test_this_process_is_left_alone() -> None:
-    model = cnn()
-    random.seed(3)
-    np.random.seed(3)
-    before = [one.numpy() for one in model.variables]
-    use, numbers = pocket.use().current, (random.getstate(), np.random.get_state()[1].tolist())
-    fitroom.estimate(model, batch_size=16)
-    assert all(np.array_equal(one, two.numpy()) for one, two in zip(before, model.variables, strict=True))
-    assert not model.optimizer.built
-    assert model.train_function is None
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == numbers
-    assert pocket.use().current == pytest.approx(use, abs=MIB)
+def test_this_process_is_left_alone(observed: Any) -> None:
+    _, before, after, used = observed
+    assert before == after
+    assert not before["optimizer"]
+    assert used < MIB
 
 
 @pytest.mark.chaos
@@ -172,10 +186,10 @@ def test_the_batch_asked_for_costs_no_memory() -> None:
     assert most_of_children(1_000_000) < 1.1 * small
 
 
-def test_with_a_plan() -> None:
-    plain, leaner = fitroom.estimate(cnn(), 256), fitroom.estimate(cnn(), 256, plan="micro_batch=8")
+def test_with_a_plan(estimated: Any) -> None:
+    leaner = fitroom.estimate(cnn(), 1024, plan="micro_batch=8")
     assert leaner.plan == "micro_batch=8"
-    assert leaner.peak < 0.5 * plain.peak
+    assert leaner.peak < 0.5 * estimated.at(1024).peak
     assert leaner.parts.accumulators > 0
 
 
@@ -184,7 +198,7 @@ def test_with_recomputation() -> None:
     assert fitroom.estimate(cnn(), 256, plan="recompute").peak < 0.9 * fitroom.estimate(cnn(), 256).peak
 
 
-@pytest.mark.parametrize("name", ["vae", "gan"])
+@pytest.mark.parametrize("name", ["gan", pytest.param("vae", marks=pytest.mark.chaos)])
 def test_models_with_a_step_of_their_own(name: str) -> None:
     model = {"vae": own_cases.vae, "gan": own_cases.gan}[name](lambda: keras.optimizers.Adam(0.01))
     found = fitroom.estimate(model, 64, x=own_cases.ROWS)
@@ -226,10 +240,9 @@ def sequences() -> Any:
 
 def test_the_longest_sequence_counts() -> None:
     ragged = tf.ragged.constant([[[0.0] * 8] * length for length in (3, 90, 5)], ragged_rank=1)
-    longest = fitroom.estimate(sequences(), 64, x=ragged)
-    assert "90" in longest.notes[0]
-    short = fitroom.estimate(sequences(), 64, x=np.zeros((2, 10, 8), np.float32))
-    assert longest.peak > 3 * short.peak
+    found = fitroom.estimate(sequences(), 64, x=ragged)
+    assert "(90, 8), the largest in the data" in found.notes[0]
+    assert found.peak > 64 * 90 * 4 * 16 * 4  # four gates in each of ninety turns
 
 
 def uncompiled() -> Any:

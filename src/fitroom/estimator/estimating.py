@@ -18,7 +18,7 @@ from fitroom.estimator.tracing import trace
 from fitroom.remedies import read_plan
 from fitroom.units import parse_bytes
 
-_BANDS = {"measured": 0.08, "traced": 0.25}
+_BANDS = {"measured": 0.08, "compiled": 0.15, "traced": 0.35}
 _MOST = 1 << 20  # the largest batch that is looked for
 
 
@@ -132,7 +132,7 @@ def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "meas
         resident=resident,
         names=Names(frozenset(answer["layers"]), frozenset(answer["optimizers"]), answer["data"]),
         how=how,
-        band=_BANDS[how],
+        band=_BANDS["compiled" if how == "measured" and answer["compiled"] else how],
         plan=str(plan),
         notes=tuple(notes),
     )

@@ -25,8 +25,8 @@ __all__ = [
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:
-    """The arguments of Keras' own `compile`."""
-    return dict(model._compile_config.config)
+    """The arguments of Keras' own `compile`; what "auto" has come to here, where there may be a GPU."""
+    return {**model._compile_config.config, "jit_compile": bool(model.jit_compile)}
 
 
 def made_with(model: Any) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class Measurement:
             "layers": [one.name for one in keras_seams.all_layers(model)],
             "optimizers": [one.name for one in optimizers],
             "data": samples.SCOPE,
+            "compiled": bool(model.jit_compile),
             "accumulators": max(0, min(beside, sum(map(_bytes, model.trainable_variables)))) if is_sliced else 0,
             "weights": list(zip(weights, sizes, strict=True)),
             "slots": slots,

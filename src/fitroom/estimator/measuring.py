@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from fitroom.core import Plan
@@ -14,6 +15,7 @@ from fitroom.devices import host, pocket
 from fitroom.errors import FitroomError, UsageError
 from fitroom.units import MIB
 
+_GUARDED = "FITROOM_RUN"  # under `fitroom run` its processes are guarded; this one is to train as plain Keras does
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fitroom.estimator.child import main; main()"
 
 
@@ -40,7 +42,8 @@ def measure(packed: dict[str, Any], x: Any, y: Any, batch: int, plan: Plan) -> d
         },
     }
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
-    done = subprocess.run(command, input=pickle.dumps(task), capture_output=True, env=_environment(), check=False)
+    with _progress():
+        done = subprocess.run(command, input=pickle.dumps(task), capture_output=True, env=_environment(), check=False)
     if not done.stdout:
         raise FitroomError(
             f"The process that measures the model died with exit code {done.returncode}",
@@ -58,7 +61,17 @@ def measure(packed: dict[str, Any], x: Any, y: Any, batch: int, plan: Plan) -> d
     return answer
 
 
+def _progress() -> AbstractContextManager[object]:
+    """Say on a terminal what is going on: a large model takes as long as some first steps."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status("fitroom: small steps of the model run in a process of their own …")
+
+
 def _environment() -> dict[str, str]:
     room = max(host.memory().available // MIB * MIB, 64 * MIB)
     quiet = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return {**os.environ, **quiet, **pocket.environment(room)}
+    inherited = {name: value for name, value in os.environ.items() if name != _GUARDED}
+    return {**inherited, **quiet, **pocket.environment(room)}

@@ -92,7 +92,7 @@ def _sample(tensor: Any) -> Any:
 def _made_up(shape: tuple[int, ...], dtype: str) -> Any:
     if dtype.startswith("float") or dtype == "bfloat16":
         return np.random.default_rng(0).random(shape, np.float32)
-    return np.zeros(shape, "bool" if dtype == "bool" else "str" if dtype == "string" else dtype)
+    return np.zeros(shape, "S1" if dtype == "string" else dtype)
 
 
 def of_targets(model: Any, outputs: Any) -> Any:

@@ -74,6 +74,7 @@ def trace(model: Any, x: Any, y: Any) -> dict[str, Any]:
         "layers": [one.name for one in keras_seams.all_layers(model)],
         "optimizers": [one.name for one in keras_seams.optimizers(model)],
         "data": samples.SCOPE,
+        "compiled": bool(model.jit_compile),
         "notes": ["What loops keep from turn to turn is not in it."] if has_loops else [],
     }
 
