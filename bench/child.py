@@ -174,6 +174,8 @@ def estimated(name: str, *sizes: str) -> dict[str, Any]:
     import fitroom
     from bench import others
     from bench.zoo import SETTINGS
+    from fitroom.estimator import tracing
+    from fitroom.estimator.replay import Replay
 
     started = time.perf_counter() - start
     model = SETTINGS[name].build()
@@ -189,6 +191,8 @@ def estimated(name: str, *sizes: str) -> dict[str, Any]:
         _fit(model, sample, [batch])
         times.append(time.perf_counter() - start)
         peaks.append(pocket.use().peak)
+    traced = tracing.trace(model, *sample)
+    replay = Replay(traced["prelude"], traced["training"])
     middle = sorted(batches)[len(batches) // 2]
     with tf.device("CPU:0"):
         grappler = {middle: others.grappler(model, sample, middle)}
@@ -197,6 +201,7 @@ def estimated(name: str, *sizes: str) -> dict[str, Any]:
         "first_step": times[0],
         "peak": {batch: found.at(batch).peak for batch in batches},
         "worst": {batch: found.at(batch).worst for batch in batches},
+        "traced": {batch: replay.peak(batch) for batch in batches},
         "two_points": {batch: peaks[0] + (peaks[1] - peaks[0]) * (batch - 2) / 2 for batch in batches},
         "outputs": {batch: others.outputs(model, sample, batch) for batch in batches},
         "grappler": {batch: grappler.get(batch) for batch in batches},

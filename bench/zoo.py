@@ -153,6 +153,13 @@ def mixed(build: Callable[..., Any], *arguments: Any) -> Any:
     return build(*arguments)
 
 
+def compiled_by_xla(build: Callable[..., Any]) -> Any:
+    """The same with jit_compile."""
+    model = build()
+    model.compile("adam", model.loss, jit_compile=True)
+    return model
+
+
 def _app(name: str, side: int, sizes: tuple[int, ...], optimizer: str = "adam") -> Setting:
     return Setting(lambda: application(name, side, optimizer), sizes)
 
@@ -184,4 +191,7 @@ SETTINGS: dict[str, Setting] = {
     "InceptionV3": _app("InceptionV3", 128, (12, 24, 48)),
     "ConvNeXtTiny": _app("ConvNeXtTiny", 64, (12, 24, 64)),
     "NASNetMobile": _app("NASNetMobile", 96, (12, 24, 48)),
+    "MLP, XLA": Setting(lambda: compiled_by_xla(mlp), (256, 1024, 4096)),
+    "U-Net, XLA": Setting(lambda: compiled_by_xla(unet), (12, 40, 100)),
+    "transformer, XLA": Setting(lambda: compiled_by_xla(transformer), (24, 48, 128)),
 }

@@ -60,7 +60,8 @@ def rendered(footprint: Footprint) -> Group:
     lines = [*footprint.notes]
     if parts:
         largest = max((name for name in parts if name != "slack"), key=lambda name: parts[name], default="slack")
-        lines.append(f"Most would be saved on {largest}: {_LOWERS[largest]}.")
+        lowers = _LOWERS[largest] if footprint.kind == "training" else "a smaller batch"
+        lines.append(f"Most would be saved on {largest}: {lowers}.")
     return Group(Text(headline, style="bold"), found, *(Text(line, style="italic") for line in lines))
 
 
