@@ -203,7 +203,7 @@ def estimated(name: str, *sizes: str) -> dict[str, Any]:
         "worst": {batch: found.at(batch).worst for batch in batches},
         "traced": {batch: replay.peak(batch) for batch in batches},
         "two_points": {batch: peaks[0] + (peaks[1] - peaks[0]) * (batch - 2) / 2 for batch in batches},
-        "outputs": {batch: others.outputs(model, sample, batch) for batch in batches},
+        "outputs": {batch: others.outputs(model, batch) for batch in batches},
         "grappler": {batch: grappler.get(batch) for batch in batches},
     }
 

@@ -66,29 +66,32 @@ def run(names: tuple[str, ...] = tuple(SETTINGS), runs: int = _RUNS, budgets: in
             for size, budget, started in tries:
                 fits = found["worst"][str(size)] <= budget
                 verdicts.append({"fits": fits, "runs": started.result()})
-        ratios = [_largest(name, pool) for name in names if name in _LARGEST]
+        ratios = list(pool.map(_largest, [name for name in names if name in _LARGEST]))
     for way, title in {**_WAYS, "xla": "fitroom.estimate, XLA"}.items():
         if errors[way]:
             yield from _errors(title, errors[way], has_goal=way == "peak")
     yield from _verdicts(verdicts)
     if ratios:
-        # As a ratio to be no larger than 1 ÷ 0.92, like all the others.
-        inverse = [1 / ratio for ratio in ratios]
         title = "largest batch that runs ÷ largest that we say fits"
-        yield Ratio(
-            title, statistics.median(inverse), *interval(inverse), goal=1 / 0.92, note=f" {len(ratios)} settings"
-        )
-    yield Ratio("estimate ÷ plain first step", statistics.median(times), *interval(times), goal=3.0)
+        note = f" {len(ratios)} settings; {sum(ratio < 1 for ratio in ratios)} said too much"
+        yield Ratio(title, statistics.median(ratios), *interval(ratios), goal=1 / 0.92, note=note)
+    # A new process starts for it: that comes on top, and is taken off here.
+    worst = max(times)
+    yield Ratio("estimate ÷ plain first step, at most", worst, *interval(times), goal=3.0)
 
 
-def _largest(name: str, pool: ThreadPoolExecutor) -> float:
-    """The largest batch that we say fits ÷ the largest that really runs, of some above and below."""
-    budget = f"{_LARGEST[name]}MiB"
-    said = int(child.run("largest", name, budget, limit="12GiB")["batch"])
-    tried = [round(said * factor) for factor in (0.9, 1.0, 1.03, 1.06, 1.09, 1.13, 1.18, 1.25)]
-    ran = list(pool.map(lambda size: _runs(name, size, _LARGEST[name] * MIB), tried))
-    print(f"{name} in {budget}: said {said}, {dict(zip(tried, ran, strict=True))}", file=sys.stderr)
-    return said / max([size for size, runs in zip(tried, ran, strict=True) if runs], default=1)
+def _largest(name: str) -> float:
+    """The largest batch that really runs ÷ the largest that we say fits, found to two percent."""
+    budget = _LARGEST[name]
+    said = int(child.run("largest", name, f"{budget}MiB", limit="12GiB")["batch"])
+    low, high = 0, max(said, 1)
+    while _runs(name, high, budget * MIB):
+        low, high = high, max(high + 1, round(1.15 * high))
+    while high - low > max(1, 0.02 * high):
+        middle = (low + high) // 2 if low else round(high / 1.15)
+        low, high = (middle, high) if _runs(name, middle, budget * MIB) else (low, middle)
+    print(f"{name} in {budget} MiB: said {said}, really {low}", file=sys.stderr)
+    return low / max(said, 1)
 
 
 def _runs(name: str, size: int, budget: int) -> bool:

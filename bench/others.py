@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 
-def outputs(model: Any, sample: Any, batch: int) -> int:
+def outputs(model: Any, batch: int) -> int:
     """The common formula: four bytes for each number that a layer gives, for each sample, and for each weight."""
     given = 0
     for layer in model._flatten_layers(include_self=False):

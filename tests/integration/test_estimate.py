@@ -232,6 +232,50 @@ def test_a_model_that_cannot_be_built_again_is_traced(estimated: Any) -> None:
         fitroom.estimate(model, 48, x=x, y=y, plan="micro_batch=2")
 
 
+def two_of_each() -> Any:
+    """Two inputs, two outputs, in half precision with an optimizer around the optimizer."""
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        first, second = keras.Input((256,)), keras.Input((64,))
+        both = kl.Dense(1024)(kl.Concatenate()([first, second]))
+        model = keras.Model([first, second], [kl.Dense(3, dtype="float32")(both), kl.Dense(2, dtype="float32")(both)])
+        model.compile("adam", ["mse", "mse"])
+    finally:
+        keras.config.set_dtype_policy("float32")
+    return model
+
+
+def test_several_inputs_and_outputs_and_a_wrapped_optimizer() -> None:
+    model = two_of_each()
+    found = fitroom.estimate(model, 64)
+    assert found.how == "measured"
+    assert found.parts.weights == pytest.approx(4 * model.count_params(), rel=0.01)
+    assert found.parts.optimizer == pytest.approx(8 * model.count_params(), rel=0.01)
+
+
+class Sized(keras.Model):
+    """Does not say what it was made with."""
+
+    def __init__(self, units: int = 4) -> None:
+        super().__init__()
+        self.dense = kl.Dense(units)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(x)
+
+
+def sized() -> Any:
+    model = Sized(512)
+    model.compile("sgd", "mse")
+    return model
+
+
+def of_one_size() -> Any:
+    model = keras.Sequential([keras.Input(batch_shape=(4, 5, 3)), kl.LSTM(4, stateful=True), kl.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
 def sequences() -> Any:
     model = keras.Sequential([keras.Input((None, 8)), kl.LSTM(16), kl.Dense(1)])
     model.compile("sgd", "mse")
@@ -261,6 +305,8 @@ def unbuilt() -> Any:
         (lambda: fitroom.estimate(uncompiled(), 8), "not compiled.*Try: model.compile"),
         (lambda: fitroom.estimate(unbuilt(), 8), "does not tell its inputs.*Try: .*x=some_samples"),
         (lambda: fitroom.estimate(sequences(), 8), "leaves an axis of its input open.*Try: .*x=some_samples"),
+        (lambda: fitroom.estimate(sized(), 8, x=np.zeros((1, 3))), "not built.*does not say what it was made with"),
+        (lambda: fitroom.estimate(of_one_size(), 8), "batches of one size only"),
         (lambda: fitroom.estimate(sequences(), 0), "at least one sample. Received: 0"),
         (lambda: fitroom.estimate(sequences(), -4), "at least one sample. Received: -4"),
         (lambda: fitroom.estimate(sequences(), 2.5), "at least one sample. Received: 2.5"),

@@ -38,7 +38,7 @@ def _measured(task: dict[str, Any]) -> dict[str, Any]:
     threads = task["threads"]
     tf.config.threading.set_inter_op_parallelism_threads(threads["inter"])
     tf.config.threading.set_intra_op_parallelism_threads(threads["intra"])
-    packed = pickle.loads(task["model"])
+    packed = shipping.opened(task["model"])
     with profiler_seams.recording() as begun:
         model = shipping.unpack(packed)
         x = task["x"] if task["x"] is not None else samples.of_inputs(model)

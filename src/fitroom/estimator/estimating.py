@@ -6,19 +6,22 @@ import dataclasses
 import operator
 from typing import Any, Literal
 
+import keras
+
 from fitroom.core import Budget, Plan
 from fitroom.core.footprint import Footprint
-from fitroom.errors import UsageError
-from fitroom.estimator import samples
+from fitroom.errors import FitroomError, UsageError
+from fitroom.estimator import given, samples
 from fitroom.estimator.footprints import Footprints, Kind, Names, Resident
-from fitroom.estimator.measuring import measure
+from fitroom.estimator.measuring import CannotBeMeasured, measure
 from fitroom.estimator.replay import Replay, largest
 from fitroom.estimator.shipping import CannotBeRebuilt, pack
 from fitroom.estimator.tracing import trace
-from fitroom.remedies import read_plan
+from fitroom.remedies import read_plan, recompute
 from fitroom.units import parse_bytes
 
 _BANDS = {"measured": 0.08, "compiled": 0.15, "traced": 0.35}
+_GIVE_BOTH = "fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)"
 _MOST = 1 << 20  # the largest batch that is looked for
 
 
@@ -45,7 +48,7 @@ class Estimate(Footprint):
         return Estimate.of(self._source, self.kind, _size(batch))
 
     def max_batch(self, budget: int | str | Budget) -> int:
-        """The largest batch whose worst case is within the budget; 0 where none is."""
+        """The largest batch whose worst case is within the budget; 0 where none is, a million where it does not end."""
         room = _bytes(budget)
         return largest(lambda size: self._source.peak(self.kind, size) * (1 + self.band) <= room, _MOST)
 
@@ -64,6 +67,11 @@ class Estimate(Footprint):
             raise UsageError(f"There is no {kind} of this model", received=self._source.missing[kind][:300])
         return Estimate.of(self._source, kind, self.batch_size)
 
+    @classmethod
+    def from_json(cls, text: str) -> Footprint:  # type: ignore[override]  # the other sizes are not in it
+        """The Footprint that `text` holds."""
+        return Footprint.from_json(text)
+
     def to_json(self) -> str:
         """One line of JSON: a Footprint at this size, which knows no other."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Footprint)}
@@ -81,8 +89,8 @@ def estimate(
     Args:
         model: a compiled Keras model.
         batch_size: how many samples a step has.
-        x, y: a few samples with their targets, where the model does not tell what it takes; for sequences, with the
-            longest among them. A `tf.data.Dataset` of both will do as `x`.
+        x, y: a few samples with their targets, where the model does not tell what it takes; the first one is looked at,
+            of a `tf.RaggedTensor` the longest. A `tf.data.Dataset` or `PyDataset` of both will do as `x`.
         plan: with these remedies, such as ``"micro_batch=4, recompute"``.
 
     Raises:
@@ -94,32 +102,47 @@ def estimate(
     """
     size, chosen = _size(batch_size), read_plan(plan)
     _check(model, x)
-    x, y, notes = _samples(model, x, y)
+    inputs = getattr(model, "inputs", None) or []
+    sample, target, notes = given.sample_of(x, y, len(inputs[0].shape) if inputs else None)
+    if sample is not None and any(None in tuple(one.shape)[1:] for one in inputs) and not notes:
+        shapes = ", ".join(str(leaf.shape[1:]) for leaf in keras.tree.flatten(sample))
+        notes = [f"For samples of {shapes}, as given; longer ones need more."]
+    if chosen.setting(recompute.NAME) is not None:
+        notes.append(f"What is computed again was chosen for batches of {size}.")
+    if model.run_eagerly:
+        notes.append("The step runs eagerly, and does not tell gradients from activations.")
     try:
-        answer = measure(pack(model), x, y, size, chosen)
-    except CannotBeRebuilt as error:
-        if chosen.remedies:
-            raise UsageError(
-                "A plan's effect is measured, and this model cannot be measured",
-                received=str(error),
-                expected="a model that can be built again from its configuration",
-                hint="give the model a get_config(), or estimate it without a plan",
-            ) from error
-        answer = _traced(model, x, y)
-        notes = [*notes, f"Traced, not measured. {error}", *answer["notes"]]
+        answer = measure(pack(model), sample, target, size, chosen)
+    except (CannotBeRebuilt, CannotBeMeasured) as error:
+        answer = _traced(model, sample, target, chosen, error)
+        notes += [f"Traced, not measured. {error}", *answer["notes"]]
         return Estimate.of(_footprints(answer, chosen, "traced", notes), "training", size)
     return Estimate.of(_footprints(answer, chosen, "measured", notes), "training", size)
 
 
-def _traced(model: Any, x: Any, y: Any) -> dict[str, Any]:
+def _traced(model: Any, x: Any, y: Any, plan: Plan, reason: FitroomError) -> dict[str, Any]:
+    """The step's graph instead of its run.
+
+    Raises:
+        UsageError: with the reason why it was not measured, if it cannot be traced either.
+    """
+    if plan.remedies:
+        raise UsageError(
+            "A plan's effect is measured, and this model cannot be measured",
+            received=str(reason),
+            expected="a model that can be built again from its configuration",
+            hint="give the model a get_config(), or estimate it without a plan",
+        ) from reason
+    if not model.variables and isinstance(reason, CannotBeRebuilt):
+        raise UsageError(
+            "The model is not built, and to trace it would build it",
+            received=str(reason),
+            hint="call it once on a sample, model(x[:1]), then fitroom.estimate(model, batch_size, x=x)",
+        ) from reason
     try:
         return trace(model, x, y)
     except Exception as error:  # whatever the model raises on the data
-        raise UsageError(
-            "The model's step cannot be traced on " + ("made-up data" if x is None else "these samples"),
-            received=f"{type(error).__name__}: {error}"[:400],
-            hint="fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)",
-        ) from error
+        raise UsageError(str(reason).rstrip("."), hint=_GIVE_BOTH) from error
 
 
 def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "measured"], notes: list[str]) -> Footprints:
@@ -140,7 +163,7 @@ def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "meas
 
 def _size(batch: Any) -> int:
     try:
-        size = operator.index(batch)
+        size = 0 if isinstance(batch, bool) else operator.index(batch)
     except TypeError:
         size = 0
     if size < 1:
@@ -149,12 +172,12 @@ def _size(batch: Any) -> int:
 
 
 def _bytes(budget: int | str | Budget) -> int:
-    return budget.bytes if isinstance(budget, Budget) else parse_bytes(budget)
+    if isinstance(budget, Budget):
+        return budget.bytes
+    return parse_bytes(budget if isinstance(budget, str) else operator.index(budget))
 
 
 def _check(model: Any, x: Any) -> None:
-    import keras
-
     if not isinstance(model, keras.Model):
         raise UsageError("fitroom.estimate takes a Keras model", received=f"{type(model).__name__}")
     if not model.compiled:
@@ -163,19 +186,12 @@ def _check(model: Any, x: Any) -> None:
             expected="a compiled model",
             hint='model.compile("adam", loss), then fitroom.estimate(model)',
         )
+    fixed = {one.shape[0] for one in getattr(model, "inputs", None) or ()} - {None}
+    if fixed:
+        raise UsageError(
+            "The model takes batches of one size only, and smaller ones are what is measured",
+            received=f"an input for batches of {min(fixed)}",
+            hint="keras.Input(shape=…) instead of batch_shape=…, for the estimate",
+        )
     if x is None:
         samples.of_inputs(model)  # says what to do where the model does not tell
-
-
-def _samples(model: Any, x: Any, y: Any) -> tuple[Any, Any, list[str]]:
-    """A few samples of each, and what is to be said of them."""
-    import tensorflow as tf
-
-    found, targets = samples.given(x, "x"), samples.given(y, "y")
-    if isinstance(x, tf.data.Dataset) and isinstance(found, tuple):
-        found, targets = found[0], targets if len(found) < 2 else found[1]
-    is_open = any(None in tuple(one.shape)[1:] for one in getattr(model, "inputs", None) or ())
-    if found is None or not (is_open or isinstance(x, tf.RaggedTensor | tf.data.Dataset)):
-        return found, targets, []
-    shapes = ", ".join(str(leaf.shape[1:]) for leaf in tf.nest.flatten(found))
-    return found, targets, [f"For samples of {shapes}, the largest in the data; shorter ones need less."]

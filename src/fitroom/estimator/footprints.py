@@ -34,7 +34,7 @@ class Names:
 
     def layer(self, path: str) -> str | None:
         """The innermost layer that a name tells of: Keras writes ``model_1/layer_2/operation``."""
-        for part in reversed(re.split(r"[/]", path)):
+        for part in reversed(path.split("/")):
             for name in (part, re.sub(r"_\d+$", "", part)):
                 if name in self.layers:
                     return name
@@ -118,9 +118,10 @@ class Footprints:
             parts[self.names.part(request)] += size
         # Constants, metrics, what variables are rounded up to; less what the step has released by then.
         parts["workspace"] += tensors - sum(parts.values()) + slack
-        if parts["workspace"] < 0:
-            parts["weights"] += parts["workspace"]
-            parts["workspace"] = 0
+        for name in ("gradients", "activations", "optimizer", "weights"):  # released already: new values are there
+            taken = max(min(parts[name], -parts["workspace"]), 0)
+            parts[name] -= taken
+            parts["workspace"] += taken
         return Footprint(
             batch_size=batch,
             parts=Parts(**parts),

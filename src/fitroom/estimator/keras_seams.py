@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from typing import Any
 
 import keras
 from keras.src.trainers.compile_utils import CompileLoss
+from keras.src.utils import python_utils
 
 from fitroom.steps.keras_seams import all_layers
 
 __all__ = [
     "all_layers",
+    "all_parts",
     "attributes",
     "compile_arguments",
     "compiled_with",
     "fresh_loss",
-    "made_with",
     "optimizers",
+    "own_config",
     "set_beside",
     "set_settings",
     "settings",
+    "slots",
+    "takes_arguments",
+    "trained",
 ]
 
 
@@ -29,9 +35,16 @@ def compile_arguments(model: Any) -> dict[str, Any]:
     return {**model._compile_config.config, "jit_compile": bool(model.jit_compile)}
 
 
-def made_with(model: Any) -> dict[str, Any]:
-    """The arguments that a model's class was called with."""
-    return dict(model._auto_config.config)
+def own_config(model: Any) -> dict[str, Any] | None:
+    """What a model of somebody's own class says of itself; None where the class says nothing."""
+    return None if python_utils.is_default(model.get_config) else dict(model.get_config())
+
+
+def takes_arguments(model: Any) -> bool:
+    """Whether a model's class is called with anything that its name does not tell: Keras does not remember it."""
+    usual = {"self", "name", "dtype", "trainable"}
+    parameters = inspect.signature(type(model).__init__).parameters.values()
+    return any(one.name not in usual and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters)
 
 
 def set_beside(model: Any) -> dict[str, Any]:
@@ -64,6 +77,31 @@ def fresh_loss(model: Any) -> Any:
     names = getattr(model, "output_names", None)
     weights = compile_arguments(model).get("loss_weights")
     return CompileLoss(loss=model.loss, loss_weights=weights, output_names=names)
+
+
+def slots(optimizers: list[Any]) -> list[Any]:
+    """What optimizers hold, each once: one that wraps another holds the other's, too."""
+    return list({id(one): one for optimizer in optimizers for one in optimizer.variables}.values())
+
+
+def all_parts(model: Any) -> list[Any]:
+    """Everything that a model's configuration may mention: itself, layers, what they and `compile` were given."""
+    found: dict[int, Any] = {}
+    todo = [model, *all_layers(model), *compiled_with(model), *optimizers(model)]
+    while todo:
+        one = todo.pop()
+        if id(one) in found:
+            continue
+        found[id(one)] = one
+        if hasattr(one, "get_config"):
+            kinds = (types.FunctionType,)
+            todo += [value for value in attributes(one) if hasattr(value, "get_config") or isinstance(value, kinds)]
+    return list(found.values())
+
+
+def trained(model: Any) -> list[tuple[str, bool]]:
+    """The layers' names, and whether each is trained."""
+    return [(one.name, bool(one.trainable)) for one in all_layers(model)]
 
 
 def attributes(one: Any) -> list[Any]:

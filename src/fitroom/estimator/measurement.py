@@ -43,8 +43,9 @@ class Measurement:
 
     def __init__(self, model: Any, x: Any, y: Any, batch: int) -> None:
         self.model = model
-        self.x = x
-        self.sample = x if y is None else (x, y)
+        # A tuple of one, as Keras has it: two inputs in a tuple would be taken for an input and its target.
+        self.x = (x,) if isinstance(x, tuple) else x
+        self.sample = self.x if y is None else (x, y)
         self.batch = batch
         self.sizes: tuple[int, ...] = ()
 
@@ -55,7 +56,7 @@ class Measurement:
         weights, optimizers = [one.path for one in model.variables], keras_seams.optimizers(model)
         self.sizes = self.sizes[-2:]
         sizes = [_bytes(one) for one in model.variables]
-        slots = [(_owner(one.path, weights), _bytes(one)) for optimizer in optimizers for one in optimizer.variables]
+        slots = [(_owner(one.path, weights), _bytes(one)) for one in keras_seams.slots(optimizers)]
         beside = training[-1].tapes[0].base - sum(sizes) - sum(size for _, size in slots)
         is_sliced = isinstance(plan.setting(micro_batch.NAME), int)
         return {

@@ -7,31 +7,35 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from fitroom.core import Plan
 from fitroom.devices import host, pocket
-from fitroom.errors import FitroomError, UsageError
+from fitroom.errors import FitroomError
 from fitroom.units import MIB
 
 _GUARDED = "FITROOM_RUN"  # under `fitroom run` its processes are guarded; this one is to train as plain Keras does
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fitroom.estimator.child import main; main()"
 
 
-def measure(packed: dict[str, Any], x: Any, y: Any, batch: int, plan: Plan) -> dict[str, Any]:
+class CannotBeMeasured(FitroomError):
+    """A step that does not run in another process, on the data there is."""
+
+
+def measure(packed: bytes, x: Any, y: Any, batch: int, plan: Plan) -> dict[str, Any]:
     """What the other process found: tapes by kind of step, and what stays.
 
     Raises:
         CannotBeRebuilt: if the model cannot be built again there.
-        UsageError: if its step does not run on the data.
+        CannotBeMeasured: if its step does not run there.
     """
-    import cloudpickle
     import tensorflow as tf
 
     threading = tf.config.threading
     task = {
-        "model": cloudpickle.dumps(packed),
+        "model": packed,
         "x": x,
         "y": y,
         "batch": batch,
@@ -42,22 +46,18 @@ def measure(packed: dict[str, Any], x: Any, y: Any, batch: int, plan: Plan) -> d
         },
     }
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
-    with _progress():
-        done = subprocess.run(command, input=pickle.dumps(task), capture_output=True, env=_environment(), check=False)
+    with _progress(), tempfile.TemporaryDirectory(prefix="fitroom-") as folder:  # it may be killed and leave something
+        environment = {**_environment(), "TMPDIR": folder}
+        done = subprocess.run(command, input=pickle.dumps(task), capture_output=True, env=environment, check=False)
     if not done.stdout:
-        raise FitroomError(
-            f"The process that measures the model died with exit code {done.returncode}",
-            received=done.stderr.decode(errors="replace")[-400:].strip(),
-        )
+        last = done.stderr.decode(errors="replace")[-400:].strip()
+        raise CannotBeMeasured(f"The process that measures died with exit code {done.returncode}", received=last)
     answer: dict[str, Any] = pickle.loads(done.stdout)
     if "error" in answer:
         raise answer["error"]
     if "failed" in answer:
-        raise UsageError(
-            "A step of the model does not run on " + ("made-up data" if x is None else "these samples"),
-            received=answer["failed"][:400],
-            hint="fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)",
-        )
+        data = "made-up data" if x is None else "these samples"
+        raise CannotBeMeasured(f"A step of the model does not run on {data}", received=answer["failed"][:400])
     return answer
 
 

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from fitroom.estimator.arena import Arena, ArenaFull
 from fitroom.estimator.tape import Recorded, Tape
 
-_MOVES = 1200  # the largest of a step: the others make next to no difference to where these land
-_STEPS = 3  # that run one after the other
+_MOVES = 800  # the largest of a step: the others make next to no difference to where these land
+_STEPS = 3  # recordings that run one after the other
+_ROUNDS = 2  # how often: it takes some steps until the arena is as untidy as it will be
 
 
 class Replay:
@@ -84,7 +85,7 @@ class Replay:
         for size in _pieces(min(tape.base for tape in tapes) - arena.in_use):
             arena.take(size)
         arena.peak = arena.in_use
-        for tape in tapes[: -_STEPS - 1 : -1]:  # the highest first: it is what regions are taken for
+        for tape in tapes[: -_STEPS - 1 : -1] * _ROUNDS:  # the highest first: it is what regions are taken for
             left = _play(arena, tape.large(batch, tape.least(batch, _MOVES)), held)
             for request, (place, size) in left.items():
                 if request in tape.stays:

@@ -1,4 +1,4 @@
-"""Batches of any size: made up from what a model tells of its inputs, or from a few samples that were given."""
+"""Batches of any size, of one sample over and over: the one that was given, or one made up from what a model tells."""
 
 from __future__ import annotations
 
@@ -13,51 +13,7 @@ from fitroom.errors import UsageError
 
 SCOPE = "fitroom_data"  # what the operations that make batches are called
 
-_MOST = 64  # samples that are taken of what was given
 _GIVE_X = "fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)"
-
-
-def given(values: Any, what: str) -> Any:
-    """A few samples of what the user gave, as arrays as large as the largest sample; None stays None.
-
-    Raises:
-        UsageError: if there is no batch axis, or no sample.
-    """
-    if values is None:
-        return None
-    if isinstance(values, tf.data.Dataset):
-        return _largest(values)
-    return tf.nest.map_structure(lambda leaf: _few(leaf, what), values)
-
-
-def _few(leaf: Any, what: str) -> Any:
-    if isinstance(leaf, tf.RaggedTensor):
-        longest = leaf.bounding_shape()  # of all samples, not only of the few
-        return leaf[:_MOST].to_tensor(shape=[None, *longest[1:]]).numpy()
-    few = np.asarray(leaf[:_MOST]) if hasattr(leaf, "__getitem__") else np.asarray(leaf)
-    if few.ndim == 0 or few.shape[0] == 0 or few.dtype == object:
-        raise UsageError(
-            f"fitroom.estimate cannot read {what}",
-            received=f"{type(leaf).__name__} of shape {few.shape}"
-            if few.dtype != object
-            else "samples of several shapes",
-            expected="arrays or tensors with a batch axis and at least one sample; tf.RaggedTensor for several lengths",
-        )
-    return few
-
-
-def _largest(dataset: Any) -> Any:
-    """A batch of a dataset whose axes are each as long as the longest in all of it."""
-    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        dataset = dataset.take(_MOST)
-    longest: Any = None
-    for element in dataset:
-        shapes = tf.nest.map_structure(lambda leaf: np.array(leaf.shape[1:], int), element)
-        longest = shapes if longest is None else tf.nest.map_structure(np.maximum, longest, shapes)
-        last = element
-    if longest is None:
-        raise UsageError("The dataset is empty", expected="at least one batch")
-    return tf.nest.map_structure(lambda leaf, shape: np.zeros((1, *shape), leaf.dtype.as_numpy_dtype), last, longest)
 
 
 def of_inputs(model: Any) -> Any:
@@ -73,7 +29,16 @@ def of_inputs(model: Any) -> Any:
             expected="a few samples",
             hint=_GIVE_X,
         )
-    return tf.nest.map_structure(_sample, model.inputs[0] if isinstance(model, keras.Sequential) else model.input)
+    return tuples(
+        keras.tree.map_structure(_sample, model.inputs[0] if isinstance(model, keras.Sequential) else model.input)
+    )
+
+
+def tuples(value: Any) -> Any:
+    """The same with tuples for lists: a dataset would make one tensor of a list."""
+    if isinstance(value, dict):
+        return {name: tuples(one) for name, one in value.items()}
+    return tuple(tuples(one) for one in value) if isinstance(value, list | tuple) else value
 
 
 def _sample(tensor: Any) -> Any:
@@ -102,17 +67,12 @@ def of_targets(model: Any, outputs: Any) -> Any:
         return None
     if isinstance(outputs, dict) and isinstance(losses, dict):
         return {name: _target(losses[name], outputs[name]) for name in outputs if losses.get(name) is not None}
-    flat = tf.nest.flatten(outputs)
+    flat = keras.tree.flatten(outputs)
+    if isinstance(losses, dict):
+        losses = [losses.get(name) for name in getattr(model, "output_names", [])]
     one_each = losses if isinstance(losses, list | tuple) else [losses] * len(flat)
-    if len(one_each) != len(flat) or isinstance(losses, dict):
-        names = list(getattr(model, "output_names", []))
-        one_each = [losses.get(name) for name in names] if isinstance(losses, dict) else one_each
     targets = [_target(loss, output) for loss, output in zip(one_each, flat, strict=True)]
-    return (
-        tf.nest.pack_sequence_as(outputs, targets)
-        if len(targets) > 1 or isinstance(outputs, list | dict)
-        else targets[0]
-    )
+    return tuples(keras.tree.pack_sequence_as(outputs, targets)) if keras.tree.is_nested(outputs) else targets[0]
 
 
 def _target(loss: Any, output: Any) -> Any:
@@ -128,7 +88,7 @@ def _target(loss: Any, output: Any) -> Any:
 
 
 def batch(sample: Any, size: int) -> Any:
-    """A batch of `size` samples, the given ones over and over."""
+    """A batch of `size` samples."""
     return tf.nest.map_structure(lambda leaf: np.resize(leaf, (size, *leaf.shape[1:])), sample)
 
 
@@ -157,6 +117,6 @@ def dataset(sample: Any, sizes: Callable[[], Iterator[int]]) -> Any:
 
 
 def _repeated(leaf: Any, size: Any) -> Any:
-    whole = tf.gather(leaf, tf.range(size) % len(leaf))
+    whole = tf.gather(leaf, tf.zeros([size], tf.int32))
     whole.set_shape((None, *leaf.shape[1:]))
     return whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import types
 import warnings
 from typing import Any
@@ -16,38 +17,57 @@ class CannotBeRebuilt(FitroomError):
     """A model whose configuration does not give the same model again."""
 
 
-def pack(model: Any) -> dict[str, Any]:
-    """What `unpack` needs, fit for cloudpickle.
+def pack(model: Any) -> bytes:
+    """What `unpack` needs.
 
     Raises:
         CannotBeRebuilt: if the model or its compilation cannot be written down.
     """
+    import cloudpickle
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a lambda is unsafe in a file, not between our own processes
-            config = _written(model)
-    except Exception as error:  # whatever somebody's get_config raises
-        raise CannotBeRebuilt("The model cannot be written down", received=_first_line(error)) from error
-    return {
-        "config": config,
-        "custom": _custom_objects(model),
-        "variables": variables_of(model) if model.built else None,
-        "settings": keras_seams.settings(),
-    }
+            packed = {
+                "config": _written(model),
+                "custom": _custom_objects(model),
+                "variables": variables_of(model) or None,
+                "trained": keras_seams.trained(model),
+                "settings": keras_seams.settings(),
+            }
+            return bytes(cloudpickle.dumps(packed))
+    except CannotBeRebuilt:
+        raise
+    except Exception as error:  # whatever somebody's get_config raises, or a function's surroundings
+        raise CannotBeRebuilt("The model cannot be written down", received=_why(error)) from error
 
 
 def _written(model: Any) -> dict[str, Any]:
     found = {"compile": keras.saving.serialize_keras_object(keras_seams.compile_arguments(model))}
+    if not type(model).__module__.startswith("keras."):  # what somebody's own compile() set beside
+        found["beside"] = keras.saving.serialize_keras_object(keras_seams.set_beside(model))
     if isinstance(model, keras.Sequential) or getattr(model, "inputs", None):
         return {**found, "model": keras.saving.serialize_keras_object(model)}
-    # A model of somebody's own class: as it was made, and what its compile() set beside.
-    arguments, beside = keras_seams.made_with(model), keras_seams.set_beside(model)
-    return {
-        **found,
-        "class": type(model),
-        "arguments": keras.saving.serialize_keras_object(arguments),
-        "beside": keras.saving.serialize_keras_object(beside),
-    }
+    config = keras_seams.own_config(model)
+    # With variables, it can be compared with what the class makes without arguments; otherwise nobody would notice.
+    if config is None and not model.variables and keras_seams.takes_arguments(model):
+        raise CannotBeRebuilt(
+            f"{type(model).__name__} does not say what it was made with", expected="a get_config() of its own"
+        )
+    return {**found, "class": type(model), "own": keras.saving.serialize_keras_object(config)}
+
+
+def opened(content: bytes) -> dict[str, Any]:
+    """What `pack` made.
+
+    Raises:
+        CannotBeRebuilt: if a class or function in it comes from a module that is not to be had here.
+    """
+    try:
+        packed: dict[str, Any] = pickle.loads(content)
+    except Exception as error:
+        raise CannotBeRebuilt("The model's classes cannot be imported", received=_why(error)) from error
+    return packed
 
 
 def unpack(packed: dict[str, Any]) -> Any:
@@ -66,15 +86,20 @@ def unpack(packed: dict[str, Any]) -> Any:
         if "model" in config:
             config["model"].pop("compile_config", None)
             model = read("model")
+        elif config["own"] is None:
+            model = config["class"]()
         else:
-            model = config["class"](**read("arguments"))
+            model = config["class"].from_config(read("own"))
         # Keras' own: somebody's own compile() takes what only he knows, and what it sets is in `beside`.
         keras.Model.compile(model, **{**read("compile"), "steps_per_execution": 1})
         for name, value in read("beside").items() if "beside" in config else ():
             if getattr(model, name, None) is None:
                 setattr(model, name, value)
+        for layer, (name, is_trained) in zip(keras_seams.all_layers(model), packed["trained"], strict=False):
+            if layer.name == name:
+                layer.trainable = is_trained
     except Exception as error:  # whatever somebody's class raises
-        raise CannotBeRebuilt("The model cannot be built again", received=_first_line(error)) from error
+        raise CannotBeRebuilt("The model cannot be built again", received=_why(error)) from error
     return model
 
 
@@ -96,15 +121,24 @@ def variables_of(model: Any) -> list[tuple[tuple[int, ...], str, bool]]:
 
 
 def _custom_objects(model: Any) -> dict[str, Any]:
-    """The classes and functions that are not Keras' own, by the names under which a configuration knows them."""
+    """The classes and functions that are not Keras' own, by the names under which a configuration knows them.
+
+    Raises:
+        CannotBeRebuilt: if two have one name.
+    """
     found: dict[str, Any] = {}
-    for one in [model, *keras_seams.all_layers(model), *keras_seams.compiled_with(model)]:
-        for made in [type(one), one, *keras_seams.attributes(one)]:
-            is_own_class = isinstance(made, type) and made.__module__.split(".")[0] not in ("keras", "builtins")
-            if is_own_class or isinstance(made, types.FunctionType):
-                found[made.__name__] = made
+    for one in keras_seams.all_parts(model):
+        made = one if isinstance(one, types.FunctionType) else type(one)
+        if isinstance(made, type) and made.__module__.split(".")[0] in ("keras", "builtins"):
+            continue
+        for name in {made.__name__, keras.saving.get_registered_name(made)}:
+            if found.setdefault(name, made) is not made and not made.__module__.startswith("keras."):
+                raise CannotBeRebuilt("Two functions or classes of the model have one name", received=name)
     return found
 
 
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+def _why(error: BaseException) -> str:
+    """The innermost reason, in one line: Keras wraps them in pages."""
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__ or error
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:160]}"

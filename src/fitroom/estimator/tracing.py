@@ -51,7 +51,10 @@ def trace(model: Any, x: Any, y: Any) -> dict[str, Any]:
     targets = y
     if y is None and model.loss is not None:
         targets = samples.of_targets(model, model.compute_output_spec(samples.symbolic(sample)))
-    forth = _lifetimes(_forward(model, sample))
+    try:
+        forth: list[Recorded] | str = [Recorded(1, [_lifetimes(_forward(model, sample))])]
+    except NotImplementedError as error:  # a GAN need not have a call of its own
+        forth = f"{type(error).__name__}: {error}"
     slots = _slots(model)
     weights = [(one.path, _bytes(one)) for one in model.variables]
     training, has_loops = _training(model, sample, targets)
@@ -61,13 +64,13 @@ def trace(model: Any, x: Any, y: Any) -> dict[str, Any]:
         0,
     )
     base = int(resident.in_use(1)[-1]) if resident.moves else 0
-    for tape in (training, forth):
+    for tape in (training, *(one.tapes[0] for one in (forth if isinstance(forth, list) else ()))):
         tape.base = base
     return {
         "prelude": resident,
         "training": [Recorded(1, [training])],
-        "evaluation": [Recorded(1, [forth])],
-        "prediction": [Recorded(1, [forth])],
+        "evaluation": forth,
+        "prediction": forth,
         "weights": weights,
         "slots": slots,
         "accumulators": 0,
@@ -118,6 +121,9 @@ def _lifetimes(graph: Any) -> Tape:
             alias = operation.type in ALIASES and operation.inputs
             home[tensor.name] = home[operation.inputs[0].name] if alias else tensor.name
         users.update(home[tensor.name] for tensor in operation.inputs)
+    # What the function returns goes through an Identity that nobody takes from.
+    returned = [one for one in order if one.type == "Identity" and not any(users[out.name] for out in one.outputs)]
+    kept = {home[tensor.name] for one in returned for tensor in one.outputs}
     requests: list[Request] = []
     moves: list[Move] = []
     held: dict[str, int] = {}
@@ -136,8 +142,8 @@ def _lifetimes(graph: Any) -> Tape:
             moves.append(Move(len(requests), True))
             requests.append(Request(name, "output", line))
         users.subtract(home[tensor.name] for tensor in operation.inputs)
-        inputs = {home[tensor.name] for tensor in operation.inputs} - {tensor.name for tensor in operation.outputs}
-        moves += [Move(held.pop(name), False) for name in sorted(inputs) if users[name] <= 0 and name in held]
+        over = {home[tensor.name] for tensor in operation.inputs} | {tensor.name for tensor in operation.outputs}
+        moves += [Move(held.pop(name), False) for name in sorted(over - kept) if users[name] <= 0 and name in held]
     moves += [Move(place, False) for place in held.values()]
     return Tape(requests, moves, 0)
 
@@ -190,15 +196,18 @@ def _line(tensor: Any) -> Line:
 
 def _slots(model: Any) -> list[tuple[str, int]]:
     """What the optimizers hold, or would hold: none is built for it."""
-    found = []
+    held = []
     for optimizer in keras_seams.optimizers(model):
         built = optimizer
         if not optimizer.built:
-            built = type(optimizer).from_config(optimizer.get_config())
+            config = optimizer.get_config()
+            if "learning_rate" in config:
+                config["learning_rate"] = 0.0  # a schedule of somebody's own is not needed
+            built = type(optimizer).from_config(config)
             with keras.StatelessScope():
                 built.build(model.trainable_variables)
-        found += [(one.path, _bytes(one)) for one in built.variables]
-    return found
+        held.append(built)
+    return [(one.path, _bytes(one)) for one in keras_seams.slots(held)]
 
 
 def _bytes(variable: Any) -> int:
