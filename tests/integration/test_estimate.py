@@ -87,7 +87,7 @@ def estimated(observed: Any) -> Any:
     return observed[0]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.chaos)])
 def test_the_arena_hands_out_what_the_allocator_hands_out(seed: int, python: Run) -> None:
     done = python("-c", ARENA.format(seed=seed), env=pocket.environment("400MiB"))
     seen = json.loads(done.stdout.splitlines()[-1])
@@ -109,7 +109,7 @@ print(pocket.use().peak)
 """
 
 
-@pytest.mark.parametrize("batch", [40, 200])
+@pytest.mark.parametrize("batch", [pytest.param(40, marks=pytest.mark.chaos), 200])
 def test_it_is_what_the_allocator_says(batch: int, estimated: Any, python: Run) -> None:
     done = python("-c", REAL, str(batch), env=pocket.environment("2GiB"))
     real = int(done.stdout.splitlines()[-1])
@@ -186,6 +186,7 @@ def test_the_batch_asked_for_costs_no_memory() -> None:
     assert most_of_children(1_000_000) < 1.1 * small
 
 
+@pytest.mark.chaos
 def test_with_a_plan(estimated: Any) -> None:
     leaner = fitroom.estimate(cnn(), 1024, plan="micro_batch=8")
     assert leaner.plan == "micro_batch=8"
@@ -198,7 +199,7 @@ def test_with_recomputation() -> None:
     assert fitroom.estimate(cnn(), 256, plan="recompute").peak < 0.9 * fitroom.estimate(cnn(), 256).peak
 
 
-@pytest.mark.parametrize("name", ["gan", pytest.param("vae", marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.chaos) for name in ("gan", "vae")])
 def test_models_with_a_step_of_their_own(name: str) -> None:
     model = {"vae": own_cases.vae, "gan": own_cases.gan}[name](lambda: keras.optimizers.Adam(0.01))
     found = fitroom.estimate(model, 64, x=own_cases.ROWS)

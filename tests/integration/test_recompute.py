@@ -109,11 +109,16 @@ def test_in_mixed_precision(name: str) -> None:
         keras.config.set_dtype_policy("float32")
 
 
+@pytest.mark.chaos
 def test_with_slices() -> None:
-    """Slices with recomputation are slices without it, bit for bit."""
+    """Slices with recomputation are slices without it, up to float rounding; seeds and counters to the last bit."""
     _, x, y = MODELS["transformer"]
     sliced = train(make("transformer"), "micro_batch=3", x, y)
-    assert changed(sliced, train(make("transformer"), "micro_batch=3, recompute", x, y)) == []
+    model = make("transformer")
+    both = train(model, "micro_batch=3, recompute", x, y)
+    assert saving(model)["parts"] > 1
+    for (name, one), other in zip(sliced.items(), both.values(), strict=True):
+        assert np.abs(one - other).max() <= (1e-4 if np.issubdtype(one.dtype, np.floating) else 0), name
 
 
 def check_random_graph(seed: int) -> bool:
