@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from fitroom.estimator.arena import Arena, ArenaFull
+from fitroom.estimator.arena import Arena, ArenaFull, Chunk
 from fitroom.estimator.tape import Recorded, Tape
 
 _MOVES = 800  # the largest of a step: the others make next to no difference to where these land
@@ -77,7 +77,7 @@ class Replay:
             ArenaFull: if a request does not fit.
         """
         arena = Arena(limit)
-        held: dict[int, list[int]] = defaultdict(list)
+        held: dict[int, list[Chunk]] = defaultdict(list)
         before = self.prelude.large(batch, self.prelude.least(batch, _MOVES))
         for place, size in _play(arena, before, held).values():
             held[size].append(place)
@@ -95,9 +95,11 @@ class Replay:
         return arena.peak
 
 
-def _play(arena: Arena, moves: list[tuple[int, bool, int]], held: dict[int, list[int]]) -> dict[int, tuple[int, int]]:
+def _play(
+    arena: Arena, moves: list[tuple[int, bool, int]], held: dict[int, list[Chunk]]
+) -> dict[int, tuple[Chunk, int]]:
     """Make the moves; what they leave, by request: its place and size. `held`: places of what was there, by size."""
-    places: dict[int, tuple[int, int]] = {}
+    places: dict[int, tuple[Chunk, int]] = {}
     for request, takes, size in moves:
         if takes:
             places[request] = arena.take(size), size
