@@ -15,6 +15,7 @@ from typing import Protocol
 from fitroom import __version__
 from fitroom.commands.demo import Demo
 from fitroom.commands.env import Env
+from fitroom.commands.estimate import Estimate
 from fitroom.commands.explain import Explain
 from fitroom.commands.run import Run
 from fitroom.errors import FitroomError
@@ -32,7 +33,7 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: tuple[type[Command], ...] = (Run, Env, Explain, Demo)
+COMMANDS: tuple[type[Command], ...] = (Run, Estimate, Env, Explain, Demo)
 
 
 def main(argv: list[str] | None = None) -> int:

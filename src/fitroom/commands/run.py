@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from fitroom.commands import scripts
+
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -50,13 +52,7 @@ class Run:
         )
         parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
         parser.add_argument("-v", "--verbose", action="store_true", help="say everything that happens")
-        parser.add_argument(
-            "-m", dest="is_module", action="store_true", help="SCRIPT is a module's name, as for python -m"
-        )
-        parser.add_argument("script", metavar="SCRIPT", nargs="?", help="the script to run")
-        parser.add_argument(
-            "arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER, help="the script's own arguments"
-        )
+        scripts.configure(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Run the script to its end, and pass its exit code on."""
@@ -97,10 +93,10 @@ def _job(arguments: argparse.Namespace) -> Job:
     if not arguments.script and not arguments.resume:
         raise UsageError("fitroom run needs a script", hint="fitroom run train.py, with the path of your script")
     if arguments.script and not arguments.is_module:
-        _check_script(arguments.script)
+        scripts.check(arguments.script, "run")
     return Job(
         script=arguments.script or "",
-        arguments=_verbatim(arguments.script or "", arguments.arguments),
+        arguments=scripts.verbatim(arguments.script or "", arguments.arguments),
         is_module=arguments.is_module,
         budget=arguments.budget,
         allow=allow,
@@ -122,28 +118,6 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"a number of seconds, or never. Received: {text}")
     return seconds
-
-
-def _verbatim(script: str, parsed: list[str]) -> tuple[str, ...]:
-    """The script's arguments as they were typed: argparse drops a ``--`` that begins them."""
-    count = len(parsed) + 2
-    return ("--", *parsed) if sys.argv[-count:] == [script, "--", *parsed] else tuple(parsed)
-
-
-def _check_script(script: str) -> None:
-    import difflib
-    from pathlib import Path
-
-    from fitroom.errors import UsageError
-
-    path = Path(script)
-    if path.exists():
-        return
-    folder = path.parent
-    there = [str(folder / one.name) for one in folder.glob("*.py")] if folder.is_dir() else []
-    near = difflib.get_close_matches(str(path), there, 1)
-    hint = f"fitroom run {near[0]}" if near else "fitroom run train.py, with the path of your script"
-    raise UsageError("No such script", received=script, hint=hint)
 
 
 def _die_of(number: int) -> int:

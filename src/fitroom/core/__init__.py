@@ -16,10 +16,12 @@ _HOMES = {
     "Event": "record",
     "Evidence": "diagnosis",
     "Finding": "finding",
+    "Fitting": "fitting",
     "Fix": "finding",
     "Footprint": "footprint",
     "LayerBytes": "footprint",
     "Page": "page",
+    "Place": "fitting",
     "Parts": "footprint",
     "Plan": "plan",
     "Record": "record",
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from fitroom.core.budget import Budget
     from fitroom.core.diagnosis import Cause, Diagnosis, Evidence
     from fitroom.core.finding import Finding, Fix
+    from fitroom.core.fitting import Fitting, Place
     from fitroom.core.footprint import Footprint, LayerBytes, Parts
     from fitroom.core.page import Page
     from fitroom.core.plan import Plan
@@ -47,11 +50,13 @@ __all__ = [
     "Event",
     "Evidence",
     "Finding",
+    "Fitting",
     "Fix",
     "Footprint",
     "LayerBytes",
     "Page",
     "Parts",
+    "Place",
     "Plan",
     "Record",
     "RecordFile",

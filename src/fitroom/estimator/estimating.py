@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
@@ -13,9 +15,11 @@ from fitroom.core.footprint import Footprint
 from fitroom.errors import FitroomError, UsageError
 from fitroom.estimator import given, samples
 from fitroom.estimator.footprints import Footprints, Kind, Names, Resident
+from fitroom.estimator.measurement import Measurement
 from fitroom.estimator.measuring import CannotBeMeasured, measure
-from fitroom.estimator.replay import Replay, largest
+from fitroom.estimator.replay import Replay
 from fitroom.estimator.shipping import CannotBeRebuilt, pack
+from fitroom.estimator.tape import resident
 from fitroom.estimator.tracing import trace
 from fitroom.remedies import read_plan, recompute
 from fitroom.units import parse_bytes
@@ -49,8 +53,12 @@ class Estimate(Footprint):
 
     def max_batch(self, budget: int | str | Budget) -> int:
         """The largest batch whose worst case is within the budget; 0 where none is, a million where it does not end."""
-        room = _bytes(budget)
-        return largest(lambda size: self._source.peak(self.kind, size) * (1 + self.band) <= room, _MOST)
+        return self._source.largest(self.kind, _bytes(budget), _MOST)
+
+    @property
+    def on_gpu(self) -> Estimate:
+        """The same on a GPU, without what a CPU's kernels take for themselves; its band is wider."""
+        return Estimate.of(self._source.on_gpu(), self.kind, self.batch_size)
 
     @property
     def evaluation(self) -> Estimate:
@@ -61,6 +69,11 @@ class Estimate(Footprint):
     def prediction(self) -> Estimate:
         """What `predict` needs at this batch size."""
         return self._of_kind("prediction")
+
+    def with_note(self, note: str) -> Estimate:
+        """The same, with something more to be said of it."""
+        source = dataclasses.replace(self._source, notes=(*self._source.notes, note), _found={})
+        return Estimate.of(source, self.kind, self.batch_size)
 
     def _of_kind(self, kind: Kind) -> Estimate:
         if kind in self._source.missing:
@@ -100,27 +113,79 @@ def estimate(
         >>> fitroom.estimate(model, batch_size=64).max_batch("8GiB")
         212
     """
-    size, chosen = _size(batch_size), read_plan(plan)
+    return _estimated(model, batch_size, x, y, read_plan(plan), _traced)
+
+
+def estimate_here(model: Any, batch_size: int, x: Any, y: Any, plan: Plan) -> Estimate:
+    """The same in a process that is not needed any more: a model that cannot be built again is measured in this one.
+
+    Raises:
+        UsageError: as for `estimate`.
+    """
+    return _estimated(model, batch_size, x, y, plan, _here)
+
+
+def estimate_step(measurement: Measurement, batch_size: int, plan: Plan) -> Estimate:
+    """The memory of a step that is written by hand, in a process that is not needed any more."""
+    answer = _with_prelude(measurement.run(plan))
+    return Estimate.of(_footprints(answer, plan, "measured", []), "training", _size(batch_size))
+
+
+_Otherwise = Callable[[Any, Any, Any, int, Plan, FitroomError], tuple[dict[str, Any], Literal["traced", "measured"]]]
+
+
+def _estimated(model: Any, batch_size: int, x: Any, y: Any, plan: Plan, otherwise: _Otherwise) -> Estimate:
+    size = _size(batch_size)
     _check(model, x)
     inputs = getattr(model, "inputs", None) or []
     sample, target, notes = given.sample_of(x, y, len(inputs[0].shape) if inputs else None)
     if sample is not None and any(None in tuple(one.shape)[1:] for one in inputs) and not notes:
         shapes = ", ".join(str(leaf.shape[1:]) for leaf in keras.tree.flatten(sample))
         notes = [f"For samples of {shapes}, as given; longer ones need more."]
-    if chosen.setting(recompute.NAME) is not None:
+    if plan.setting(recompute.NAME) is not None:
         notes.append(f"What is computed again was chosen for batches of {size}.")
     if model.run_eagerly:
         notes.append("The step runs eagerly, and does not tell gradients from activations.")
+    how: Literal["traced", "measured"] = "measured"
     try:
-        answer = measure(pack(model), sample, target, size, chosen)
+        answer = measure(pack(model), sample, target, size, plan)
     except (CannotBeRebuilt, CannotBeMeasured) as error:
-        answer = _traced(model, sample, target, chosen, error)
-        notes += [f"Traced, not measured. {error}", *answer["notes"]]
-        return Estimate.of(_footprints(answer, chosen, "traced", notes), "training", size)
-    return Estimate.of(_footprints(answer, chosen, "measured", notes), "training", size)
+        answer, how = otherwise(model, sample, target, size, plan, error)
+        notes += [f"Traced, not measured. {error}"] if how == "traced" else []
+    return Estimate.of(_footprints(answer, plan, how, [*notes, *answer.get("notes", ())]), "training", size)
 
 
-def _traced(model: Any, x: Any, y: Any, plan: Plan, reason: FitroomError) -> dict[str, Any]:
+def _here(
+    model: Any, x: Any, y: Any, size: int, plan: Plan, reason: FitroomError
+) -> tuple[dict[str, Any], Literal["traced", "measured"]]:
+    """The model's own steps, in this process.
+
+    Raises:
+        UsageError: if they do not run on the data.
+    """
+    sample = x if x is not None else samples.of_inputs(model)
+    try:
+        if not model.built:
+            with contextlib.suppress(NotImplementedError):  # a GAN need not have a call of its own
+                model(samples.batch(sample, 1))
+        target = y
+        if y is None and x is None and model.loss is not None:
+            target = samples.of_targets(model, model(samples.batch(sample, 1)))
+        return _with_prelude(Measurement(model, sample, target, size).run(plan)), "measured"
+    except Exception as error:  # whatever the model raises on the data
+        said = (str(error).splitlines() or [""])[0][:300]
+        raise UsageError(
+            "A step of the model does not run", received=f"{type(error).__name__}: {said}", hint=str(reason)
+        ) from error
+
+
+def _with_prelude(answer: dict[str, Any]) -> dict[str, Any]:
+    return {"prelude": resident([*answer["weights"], *answer["slots"]]), **answer}
+
+
+def _traced(
+    model: Any, x: Any, y: Any, size: int, plan: Plan, reason: FitroomError
+) -> tuple[dict[str, Any], Literal["traced", "measured"]]:
     """The step's graph instead of its run.
 
     Raises:
@@ -140,7 +205,7 @@ def _traced(model: Any, x: Any, y: Any, plan: Plan, reason: FitroomError) -> dic
             hint="call it once on a sample, model(x[:1]), then fitroom.estimate(model, batch_size, x=x)",
         ) from reason
     try:
-        return trace(model, x, y)
+        return trace(model, x, y), "traced"
     except Exception as error:  # whatever the model raises on the data
         raise UsageError(str(reason).rstrip("."), hint=_GIVE_BOTH) from error
 

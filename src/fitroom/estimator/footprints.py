@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -13,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fitroom.core.footprint import Footprint, LayerBytes, Parts
-from fitroom.estimator.replay import Replay
+from fitroom.estimator.replay import Replay, largest
 from fitroom.estimator.tape import Request, Tape
 
 Kind = Literal["training", "evaluation", "prediction"]
 Phase = Literal["", "forward", "backward", "update"]
 
 _BACK = "gradient_tape"
+_GPU_BAND = 0.15
 _NUMBER = re.compile(r"_\d+$")
 
 
@@ -104,9 +106,22 @@ class Footprints:
             self._found[kind, batch] = self._footprint(kind, batch)
         return self._found[kind, batch]
 
-    def peak(self, kind: Kind, batch: int) -> int:
-        """Its peak alone, which takes less time."""
-        return self.replays[kind].peak(batch)
+    def largest(self, kind: Kind, room: int, most: int) -> int:
+        """The largest batch whose worst case is within `room`, up to `most`; 0 where none is."""
+        replay = self.replays[kind]
+        within = room / (1 + self.band)
+        highest = largest(lambda size: replay.tensors(size) <= within, most)  # which takes less time
+        return largest(lambda size: replay.peak(size) <= within, highest)
+
+    def on_gpu(self) -> Footprints:
+        """The same without what a CPU's kernels take for themselves."""
+        return dataclasses.replace(
+            self,
+            replays={kind: replay.without("temp") for kind, replay in self.replays.items()},
+            band=max(self.band, _GPU_BAND),
+            _found={},
+            _sorts={},
+        )
 
     def _footprint(self, kind: Kind, batch: int) -> Footprint:
         replay = self.replays[kind]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -13,6 +15,7 @@ from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.utils import python_utils
 
 from fitroom.steps.keras_seams import all_layers
+from fitroom.steps.replacing import replaced
 
 __all__ = [
     "all_layers",
@@ -22,6 +25,7 @@ __all__ = [
     "compile_arguments",
     "compiled_with",
     "fresh_loss",
+    "lambdas",
     "optimizers",
     "own_config",
     "set_beside",
@@ -30,6 +34,7 @@ __all__ = [
     "slots",
     "takes_arguments",
     "trained",
+    "with_lambdas",
 ]
 
 
@@ -106,6 +111,25 @@ def all_parts(model: Any) -> list[Any]:
             kinds = (types.FunctionType,)
             todo += [value for value in attributes(one) if hasattr(value, "get_config") or isinstance(value, kinds)]
     return list(found.values())
+
+
+def lambdas(model: Any) -> dict[str, Any]:
+    """The functions of Lambda layers: their configuration leaves out the modules that they use by name."""
+    return {one.name: one.function for one in all_layers(model) if isinstance(one, keras.layers.Lambda)}
+
+
+@contextmanager
+def with_lambdas(functions: dict[str, Any]) -> Iterator[None]:
+    """Lambda layers that are made from their configuration get these functions, by the layers' names."""
+    plain = keras.layers.Lambda.from_config
+
+    def from_config(cls: Any, config: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        layer = plain(config, *args, **kwargs)
+        layer.function = functions.get(config["name"], layer.function)
+        return layer
+
+    with replaced([(keras.layers.Lambda, "from_config", classmethod(from_config))]):
+        yield
 
 
 def trained(model: Any) -> list[tuple[str, bool]]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import Any
-
-import tensorflow as tf
+from typing import Any, Protocol
 
 from fitroom.core import Plan
 from fitroom.devices import pocket
@@ -18,6 +16,7 @@ from fitroom.estimator.tape import Recorded, scaled
 from fitroom.remedies import micro_batch, recompute
 from fitroom.steps import cutting, slicing
 from fitroom.steps.model_step import model_step
+from fitroom.steps.recomputation import Chooser, Saving
 from fitroom.units import MIB
 
 _FIRST = 2  # samples of the step that builds and traces everything, and is not recorded
@@ -32,6 +31,19 @@ _CLOSER = 3  # steps that are spent on finding where that begins
 
 
 Climb = Callable[[list[Taken]], Iterator[int]]
+
+
+class Runs(Protocol):
+    """What can be recorded: a step, as steps/ has it."""
+
+    def whole(self, data: Any, like: Any) -> Any:
+        """Run a batch in one piece."""
+
+    def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
+        """Run it in slices."""
+
+    def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
+        """Compute activations again from now on."""
 
 
 class Measurement:
@@ -58,10 +70,8 @@ class Measurement:
         weights, optimizers = [one.path for one in model.variables], keras_seams.optimizers(model)
         self.sizes = self.sizes[-2:]
         sizes = [keras_seams.bytes_of(one) for one in model.variables]
-        slots = [(_owner(one.path, weights), keras_seams.bytes_of(one)) for one in keras_seams.slots(optimizers)]
-        beside = training[-1].tapes[0].base - sum(sizes) - sum(size for _, size in slots)
+        slots = [(owner(one.path, weights), keras_seams.bytes_of(one)) for one in keras_seams.slots(optimizers)]
         trained = sum(map(keras_seams.bytes_of, model.trainable_variables))
-        is_sliced = isinstance(plan.setting(micro_batch.NAME), int)
         return {
             "training": training,
             "evaluation": self._tried("test", model.evaluate),
@@ -70,7 +80,7 @@ class Measurement:
             "optimizers": [one.name for one in optimizers],
             "data": samples.SCOPE,
             "compiled": bool(model.jit_compile),
-            "accumulators": max(0, min(beside, trained)) if is_sliced else 0,
+            "accumulators": accumulators(plan, training, sum(sizes) + sum(size for _, size in slots), trained),
             "weights": list(zip(weights, sizes, strict=True)),
             "slots": slots,
         }
@@ -145,21 +155,18 @@ class Measurement:
 
     def _planned(self, plan: Plan) -> list[Recorded]:
         """Steps with remedies, as the guard runs them."""
-        step = model_step(self.model, "train_step")
-        like = samples.any_size(self.sample)
+        step, like = self._step(), self._like()
         slices, kept = plan.setting(micro_batch.NAME) or 1, plan.setting(recompute.NAME)
         assert isinstance(slices, int)
 
         def once(size: int) -> None:
-            (data,) = samples.dataset(self.sample, lambda: iter([size]))
             if slices == 1:
-                step.whole(data, like)
+                step.whole(self._data(size), like)
             else:
-                step.sliced(data, slicing.bounds(size, -(-size // slices)))
+                step.sliced(self._data(size), slicing.bounds(size, -(-size // slices)))
 
         if kept is not None:
-            one = tf.nest.map_structure(tf.convert_to_tensor, samples.batch(self.sample, 1))
-            step.recompute(one, like, cutting.chooser(kept), samples=-(-self.batch // slices))
+            step.recompute(self._data(1), like, cutting.chooser(kept), samples=-(-self.batch // slices))
         found: list[Taken] = []
         with taken(found):
             once(_FIRST * slices)
@@ -172,6 +179,16 @@ class Measurement:
         tapes = self._tapes(sizes, between_marks(trace.events))
         self.sizes = tuple(size // slices for size in self.sizes)
         return tapes
+
+    def _step(self) -> Runs:
+        return model_step(self.model, "train_step")
+
+    def _like(self) -> Any:
+        return samples.any_size(self.sample)
+
+    def _data(self, size: int) -> Any:
+        (data,) = samples.dataset(self.sample, lambda: iter([size]))
+        return data
 
 
 def _jump(peaks: dict[int, int]) -> tuple[int, int]:
@@ -186,7 +203,13 @@ def _jump(peaks: dict[int, int]) -> tuple[int, int]:
     return found
 
 
-def _owner(slot: str, weights: list[str]) -> str:
+def accumulators(plan: Plan, training: list[Recorded], known: int, trained: int) -> int:
+    """What slices add up in: what is there beside the `known` bytes of variables, at most what is trained."""
+    beside = training[-1].tapes[0].base - known
+    return max(0, min(beside, trained)) if isinstance(plan.setting(micro_batch.NAME), int) else 0
+
+
+def owner(slot: str, weights: list[str]) -> str:
     """The weight that a slot belongs to: its path is in the slot's, with other dashes."""
     inside = [path for path in weights if path.replace("/", "_") in slot]
     return max(inside, key=len, default=slot)

@@ -16,7 +16,8 @@ from fitroom.devices import host, pocket
 from fitroom.errors import FitroomError
 from fitroom.units import MIB
 
-_GUARDED = "FITROOM_RUN"  # under `fitroom run` its processes are guarded; this one is to train as plain Keras does
+# What `fitroom run` and `fitroom estimate` tell a script's processes: this one is to train as plain Keras does.
+_TOLD = ("FITROOM_RUN", "FITROOM_ESTIMATE")
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fitroom.estimator.child import main; main()"
 
 
@@ -73,5 +74,5 @@ def _progress() -> AbstractContextManager[object]:
 def _environment() -> dict[str, str]:
     room = max(host.memory().available // MIB * MIB, 64 * MIB)
     quiet = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    inherited = {name: value for name, value in os.environ.items() if name != _GUARDED}
+    inherited = {name: value for name, value in os.environ.items() if name not in _TOLD}
     return {**inherited, **quiet, **pocket.environment(room)}

@@ -48,10 +48,16 @@ class Replay:
     """
 
     def __init__(self, prelude: Tape, recorded: Sequence[Recorded]) -> None:
+        self.prelude = prelude
         self._before = prelude.large(1, _LARGE)  # it does not depend on the batch
         self.recorded = recorded
         self._usual: dict[int, _Usual] = {}
         self._slack: dict[int, int] = {}
+
+    def without(self, role: str) -> Replay:
+        """The same, had nothing been asked for in this role."""
+        recorded = [Recorded(one.batch, [tape.without(role) for tape in one.tapes]) for one in self.recorded]
+        return Replay(self.prelude, recorded)
 
     def usual(self, batch: int) -> tuple[Tape, int]:
         """The recording whose peak is the middle one at this size, and the move after which it is there."""

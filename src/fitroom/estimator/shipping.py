@@ -33,6 +33,7 @@ def pack(model: Any) -> bytes:
                 "custom": _custom_objects(model),
                 "variables": variables_of(model) or None,
                 "trained": keras_seams.trained(model),
+                "lambdas": keras_seams.lambdas(model),
                 "settings": keras_seams.settings(),
             }
             return bytes(cloudpickle.dumps(packed))
@@ -85,7 +86,8 @@ def unpack(packed: dict[str, Any]) -> Any:
     try:
         if "model" in config:
             config["model"].pop("compile_config", None)
-            model = read("model")
+            with keras_seams.with_lambdas(packed["lambdas"]):
+                model = read("model")
         elif config["own"] is None:
             model = config["class"]()
         else:

@@ -62,6 +62,11 @@ class Tape:
         self._signs = np.array([1 if move.takes else -1 for move in moves], np.int64)
         self.stays = self._replaced()
 
+    def without(self, role: str) -> Tape:
+        """The same, had nothing been asked for in this role."""
+        kept = [move for move in self.moves if self.requests[move.request].role != role]
+        return Tape(self.requests, kept, self.base)
+
     def sizes(self, batch: int) -> npt.NDArray[np.int64]:
         """The bytes of every request, rounded as the allocator rounds them."""
         exact = np.maximum(self._lines[:, 0] + self._lines[:, 1] * batch, 1.0)
@@ -164,6 +169,12 @@ def _line(event: Any, before: int | None, same: set[int], small_batch: int, larg
 def fixed(events: Sequence[Any]) -> Tape:
     """The tape of something that does not depend on the batch: how a model comes into being."""
     return scaled(events, 0, events, 1)
+
+
+def resident(variables: Sequence[tuple[str, int]]) -> Tape:
+    """The tape of variables that come into being one after the other, for want of a recording."""
+    requests = [Request(path, "persist", (float(size), 0.0)) for path, size in variables]
+    return Tape(requests, [Move(place, True) for place in range(len(requests))], 0)
 
 
 def _asked(events: Sequence[Any]) -> dict[tuple[str, str, int], int]:

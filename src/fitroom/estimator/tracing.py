@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from fitroom.estimator import graph_seams, keras_seams, samples
-from fitroom.estimator.tape import Line, Move, Recorded, Request, Tape
+from fitroom.estimator.tape import Line, Move, Recorded, Request, Tape, resident
 from fitroom.steps.activations import ALIASES, bytes_of
 from fitroom.steps.keras_seams import every_apply, uses_keras_own_step
 
@@ -57,16 +57,12 @@ def trace(model: Any, x: Any, y: Any) -> dict[str, Any]:
     slots = _slots(model)
     weights = [(one.path, keras_seams.bytes_of(one)) for one in model.variables]
     training, has_loops = _training(model, sample, targets)
-    resident = Tape(
-        [Request(path, "persist", (float(size), 0.0)) for path, size in (*weights, *slots)],
-        [Move(place, True) for place in range(len(weights) + len(slots))],
-        0,
-    )
-    base = int(resident.in_use(1)[-1]) if resident.moves else 0
+    prelude = resident([*weights, *slots])
+    base = int(prelude.in_use(1)[-1]) if prelude.moves else 0
     for tape in (training, *(one.tapes[0] for one in (forth if isinstance(forth, list) else ()))):
         tape.base = base
     return {
-        "prelude": resident,
+        "prelude": prelude,
         "training": [Recorded(1, [training])],
         "evaluation": forth,
         "prediction": forth,

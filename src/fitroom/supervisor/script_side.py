@@ -9,14 +9,32 @@ import sys
 
 from fitroom.supervisor.signals import let_through
 
+TYPE_CHECKING = False  # as in typing: every Python that a script starts imports this module
+
+if TYPE_CHECKING:
+    from typing import Any
+
 _PR_SET_PDEATHSIG = 1
 
 
 def begin() -> None:
-    """Let signals through, die with the supervisor, and have trainings guarded once Keras is imported."""
-    if "FITROOM_RUN" not in os.environ:  # a process whose environment was cleared, but for the path
+    """Die with the supervisor, and have trainings guarded, or stopped at, once Keras is imported."""
+    if "FITROOM_ESTIMATE" in os.environ:
+        _estimate(json.loads(os.environ["FITROOM_ESTIMATE"]))
+    elif "FITROOM_RUN" in os.environ:  # or the environment was cleared, but for the path
+        _run(json.loads(os.environ["FITROOM_RUN"]))
+
+
+def _estimate(told: dict[str, Any]) -> None:
+    if os.getppid() != told["supervisor"]:  # a process that the script started
         return
-    told = json.loads(os.environ["FITROOM_RUN"])
+    _die_with(told["supervisor"])
+    from fitroom.training import stopping
+
+    stopping.install(told)
+
+
+def _run(told: dict[str, Any]) -> None:
     is_script = os.getppid() == told["supervisor"]  # not a process that it started
     told["follows"] = is_script and told["checkpoints"] is not None
     if is_script:

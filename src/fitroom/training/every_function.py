@@ -54,6 +54,11 @@ def install(options: Callable[[], Any]) -> None:
     function_seams.intercept_apply(before_apply)
 
 
+def trains(function: Any) -> bool:
+    """Whether the code of a `tf.function` tells that it applies gradients."""
+    return _first_mark(function) is _GUARD
+
+
 _LEAVE, _WATCH, _GUARD = object(), object(), object()
 
 

@@ -155,15 +155,7 @@ class GuardedFunction:
             return result
 
     def _guarded(self, call: Arguments) -> GuardedStep:
-        compiled = graph_seams.is_function(self.function) and not tf.config.functions_run_eagerly()
-        step = _FunctionStep(
-            call.function(graph_seams.python_of(self.function) if compiled else self.function),
-            self.name,
-            jit_compile=compiled and graph_seams.is_compiled_by_xla(self.function),
-            eager=not compiled,
-            obstacles=lambda: mixing.obstacles(self.model) if self.model is not None else [],
-            random_layers=lambda: mixing.random_layers(self.model) if self.model is not None else [],
-        )
+        step = function_step(self.function, call, self.model)
         found = meter.find(self.options.budget)
         remembered = remembered_for("step", found, self.model, self.optimizer, _identity(self.function))
         hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
@@ -173,6 +165,20 @@ class GuardedFunction:
     def _give_up(self, reason: str) -> None:
         self._given_up = True
         self._log.left_alone(self.name, reason)
+
+
+def function_step(function: Any, call: Arguments, model: Any = None) -> OwnStep:
+    """A function as a step that takes what `call` has."""
+    compiled = graph_seams.is_function(function) and not tf.config.functions_run_eagerly()
+    python: Any = getattr(function, "python_function", function)
+    return _FunctionStep(
+        call.function(graph_seams.python_of(function) if compiled else function),
+        getattr(python, "__name__", type(python).__name__),
+        jit_compile=compiled and graph_seams.is_compiled_by_xla(function),
+        eager=not compiled,
+        obstacles=lambda: mixing.obstacles(model) if model is not None else [],
+        random_layers=lambda: mixing.random_layers(model) if model is not None else [],
+    )
 
 
 def _identity(function: Any) -> str:

@@ -1,0 +1,128 @@
+"""``fitroom estimate``."""
+
+from __future__ import annotations
+
+import argparse
+
+from fitroom.commands import scripts
+from fitroom.errors import UsageError
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from fitroom.core import Fitting
+    from fitroom.supervisor.asking import Answer, Question
+
+
+class Estimate:
+    """Tell what a script's training needs, and where it fits, without training.
+
+    The script runs as it is up to its first training and is stopped there: nothing is trained, and nothing written that
+    training would write. Its model and data are measured in small steps on this machine's CPU, for any batch size and
+    for GPUs that need not be here. Exit code 1 means that it does not fit the budget or a GPU that was named.
+    """
+
+    name = "estimate"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.usage = "fitroom estimate [OPTIONS] [-m] SCRIPT [ARGUMENTS …]"
+        parser.add_argument("--batch-size", metavar="N", type=_size, help="at this batch size instead of the script's")
+        parser.add_argument("--plan", metavar="PLAN", help="with these remedies, such as micro_batch=4 or recompute")
+        parser.add_argument("--budget", metavar="SIZE", help="memory that it is to fit, such as 8GiB")
+        parser.add_argument(
+            "--gpu", metavar="NAME", action="append", default=[], help="a GPU that it is to fit, such as T4; or all"
+        )
+        parser.add_argument("--all", action="store_true", help="pass over each training, and show all of them")
+        parser.add_argument("--json", action="store_true", help="print JSON, a line for each training")
+        scripts.configure(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Ask, and print."""
+        from fitroom.supervisor.asking import ask
+
+        if not arguments.script:
+            raise UsageError("fitroom estimate needs a script", hint="fitroom estimate train.py")
+        if not arguments.is_module:
+            scripts.check(arguments.script, "estimate")
+        question = _question(arguments)
+        command = [*(["-m"] if arguments.is_module else []), arguments.script]
+        answer = ask([*command, *scripts.verbatim(arguments.script, arguments.arguments)], question)
+        _check(arguments.script, answer)
+        if arguments.json:
+            print(*(fitting.to_json() for fitting in answer.fittings), sep="\n")
+        else:
+            from rich.console import Console
+
+            from fitroom.report import fitting as report
+
+            for fitting in answer.fittings:
+                Console().print(report.rendered(fitting))
+        asked = bool(arguments.gpu) and arguments.gpu != ["all"]
+        return 1 if any(not _fits(fitting, asked) for fitting in answer.fittings) else 0
+
+
+def _question(arguments: argparse.Namespace) -> Question:
+    from fitroom.remedies import read_plan
+    from fitroom.supervisor.asking import Question
+    from fitroom.units import parse_bytes
+
+    read_plan(arguments.plan)
+    return Question(
+        batch_size=arguments.batch_size,
+        plan=arguments.plan,
+        budget=None if arguments.budget is None else parse_bytes(arguments.budget),
+        gpus=tuple(_gpus(arguments.gpu)),
+        all=arguments.all,
+    )
+
+
+def _gpus(names: list[str]) -> list[tuple[str, int, str]]:
+    """This machine's GPUs as they are now, then those that were named, or common ones."""
+    from fitroom.devices import catalogue, gpu
+    from fitroom.units import format_bytes
+
+    here = []
+    for one in gpu.visible():
+        held = sum(process.used or 0 for process in one.processes)
+        note = f"now; others hold {format_bytes(held)}" if held else "now"
+        here.append((f"{one.name} (GPU:{one.number})", one.usable, note))
+    if names == ["all"]:
+        cards = list(catalogue.CARDS)
+    else:
+        cards = [catalogue.find(name) for name in names] or [card for card in catalogue.CARDS if card.is_common]
+    return here + [(card.name, card.usable, "") for card in sorted(cards, key=lambda card: card.usable)]
+
+
+def _check(script: str, answer: Answer) -> None:
+    """Whether there is anything to show.
+
+    Raises:
+        UsageError: if not, with the reason.
+    """
+    if answer.fittings:
+        return
+    if answer.refused:
+        raise UsageError(f"The training cannot be estimated: {answer.refused[0]}")
+    if answer.code:
+        ended = f"exit code {answer.code}" if answer.code > 0 else f"signal {-answer.code}"
+        raise UsageError(
+            "The script ended before its first training", received=f"{script}, {ended}", hint=f"python {script}"
+        )
+    raise UsageError(
+        "The script ran to its end and trained nothing",
+        received=script,
+        expected="a call of model.fit, model.train_on_batch, or of a step that applies gradients",
+        hint="fitroom.estimate(model, batch_size), in Python",
+    )
+
+
+def _fits(fitting: Fitting, gpus_asked: bool) -> bool:
+    places = [fitting.budget] if fitting.budget is not None else []
+    return all(place.fits for place in (*places, *(fitting.gpus if gpus_asked else ())))
+
+
+def _size(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 up. Received: {text}")
+    return int(text)

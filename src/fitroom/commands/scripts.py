@@ -1,0 +1,40 @@
+"""A script and its arguments on the command line, for the commands that take one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the script and its arguments."""
+    parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    parser.add_argument("script", metavar="SCRIPT", nargs="?", help="the script to run")
+    parser.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def verbatim(script: str, parsed: list[str]) -> tuple[str, ...]:
+    """The script's arguments as they were typed: argparse drops a ``--`` that begins them."""
+    count = len(parsed) + 2
+    return ("--", *parsed) if sys.argv[-count:] == [script, "--", *parsed] else tuple(parsed)
+
+
+def check(script: str, command: str) -> None:
+    """Whether there is such a script.
+
+    Raises:
+        UsageError: if there is not; names one that is close.
+    """
+    import difflib
+    from pathlib import Path
+
+    from fitroom.errors import UsageError
+
+    path = Path(script)
+    if path.exists():
+        return
+    folder = path.parent
+    there = [str(folder / one.name) for one in folder.glob("*.py")] if folder.is_dir() else []
+    near = difflib.get_close_matches(str(path), there, 1)
+    hint = f"fitroom {command} {near[0]}" if near else f"fitroom {command} train.py, with the path of your script"
+    raise UsageError("No such script", received=script, hint=hint)
