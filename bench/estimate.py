@@ -45,6 +45,7 @@ def run(names: tuple[str, ...] = tuple(SETTINGS), runs: int = _RUNS, budgets: in
             sizes = SETTINGS[name].sizes
             found = child.run("estimated", name, *sizes, limit="12GiB")
             times.append(found["seconds"] / found["first_step"])
+            print(f"{name}: estimated in {times[-1]:.1f} first steps", file=sys.stderr)
             jobs = {
                 size: [pool.submit(child.run, "real_peak", name, size, limit="9GiB") for _ in range(runs)]
                 for size in sizes
@@ -66,6 +67,7 @@ def run(names: tuple[str, ...] = tuple(SETTINGS), runs: int = _RUNS, budgets: in
             for size, budget, started in tries:
                 fits = found["worst"][str(size)] <= budget
                 verdicts.append({"fits": fits, "runs": started.result()})
+                print(f"{name}, batch {size} in {budget / MIB:.0f} MiB: {verdicts[-1]}", file=sys.stderr)
         ratios = list(pool.map(_largest, [name for name in names if name in _LARGEST]))
     for way, title in {**_WAYS, "xla": "fitroom.estimate, XLA"}.items():
         if errors[way]:

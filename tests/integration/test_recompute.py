@@ -25,7 +25,9 @@ from tests.guard_cases import changed, compiled, furthest, state
 from tests.recompute_cases import BATCH, IMAGES, LABELS, MODELS, make, random_model
 
 GRAPHS = 12  # in `make test`; two hundred in `make chaos`
-LAST_BIT = (105,)  # the same operations after Grappler, and yet: four gradients added up, in the order of what is free
+# The same operations after Grappler, and yet: TensorFlow adds up several gradients in the order of what is free, so that
+# two trainings of one kind need not agree either.
+LAST_BIT = (105, 170)
 
 
 def train(model: Any, plan: str | None, x: Any, y: Any, **options: Any) -> dict[str, Any]:
@@ -383,7 +385,10 @@ def test_resnet_at_six_tenths_of_its_peak_trains_to_the_same_weights(python: Run
 
     plain, unlimited = run("plain", "6GiB"), run("guarded", "6GiB")
     limited = run("guarded", f"{int(0.6 * plain['peak'])}")
-    assert limited["events"] == [["oom", None], ["rung", "recompute"]]
+    # It may take a second try: how much room a step needs beyond its tensors differs from run to run.
+    assert limited["events"][:2] == [["oom", None], ["rung", "recompute"]]
+    assert {remedy for kind, remedy in limited["events"] if kind == "rung"} == {"recompute"}
+    assert len(limited["events"]) <= 4
     assert unlimited["events"] == []
     for name in plain["weights"].files:
         np.testing.assert_array_equal(limited["weights"][name], unlimited["weights"][name])
