@@ -25,8 +25,8 @@ from tests.guard_cases import changed, compiled, furthest, state
 from tests.recompute_cases import BATCH, IMAGES, LABELS, MODELS, make, random_model
 
 GRAPHS = 12  # in `make test`; two hundred in `make chaos`
-# The same operations after Grappler, and yet: TensorFlow adds up several gradients in the order of what is free, so that
-# two trainings of one kind need not agree either.
+# The same operations after Grappler, and yet: TensorFlow adds up several gradients in the order of what is free: two
+# trainings of one kind need not agree either.
 LAST_BIT = (105, 170)
 
 
