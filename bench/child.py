@@ -218,6 +218,16 @@ def largest(name: str, budget: str) -> dict[str, Any]:
     return {"batch": fitroom.estimate(model, 32, x=x).max_batch(budget)}
 
 
+def on_card(name: str, card: str) -> dict[str, Any]:
+    """The largest batch that we say fits a GPU."""
+    import fitroom
+    from bench.gpus import BUILD
+    from fitroom.devices import catalogue
+
+    found = fitroom.estimate(BUILD[name](), 8).on_gpu
+    return {"batch": found.max_batch(catalogue.find(card).usable)}
+
+
 if __name__ == "__main__":
-    measurements = (peak, rescue, recompute_peak, recompute_time, real_peak, estimated, largest)
+    measurements = (peak, rescue, recompute_peak, recompute_time, real_peak, estimated, largest, on_card)
     print(json.dumps({one.__name__: one for one in measurements}[sys.argv[1]](*sys.argv[2:])))
