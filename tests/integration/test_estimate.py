@@ -19,6 +19,7 @@ import fitroom
 from fitroom.core import Budget, Footprint
 from fitroom.devices import pocket
 from fitroom.errors import UsageError
+from fitroom.estimator import shipping
 from fitroom.units import GIB, MIB
 from tests import own_cases
 from tests.conftest import Run
@@ -341,3 +342,16 @@ def test_classes_and_functions_of_a_script_are_measured(python: Run, tmp_path: P
 
 def test_a_budget_of_a_gibibyte(estimated: Any) -> None:
     assert estimated.at(estimated.max_batch("1GiB")).worst <= GIB
+
+
+def test_a_model_that_has_been_trained_and_has_lambdas_can_be_built_again() -> None:
+    tokens = keras.Input((6,))
+    doubled = keras.layers.Lambda(lambda x: tf.concat([x, keras.ops.negative(x)], axis=-1))(tokens)
+    model = keras.Model(tokens, keras.layers.Dense(2)(doubled))
+    model.compile("sgd", "mse")
+    x, y = np.ones((4, 6), np.float32), np.ones((4, 2), np.float32)
+    model.fit(x, y, verbose=0)  # leaves functions on the model
+    model.predict(x, verbose=0)
+    again = shipping.unpack(shipping.opened(shipping.pack(model)))
+    shipping.check(again, shipping.opened(shipping.pack(model)))
+    assert again(x).shape == (4, 2)

@@ -26,6 +26,8 @@ def main() -> None:
         answer = {"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
     with answers:
         pickle.dump(answer, answers)
+    sys.stderr.flush()
+    os._exit(0)  # TensorFlow takes its time to go, and somebody waits
 
 
 def _measured(task: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -127,7 +128,7 @@ def estimate_here(model: Any, batch_size: int, x: Any, y: Any, plan: Plan) -> Es
 
 def estimate_step(measurement: Measurement, batch_size: int, plan: Plan) -> Estimate:
     """The memory of a step that is written by hand, in a process that is not needed any more."""
-    answer = _with_prelude(measurement.run(plan))
+    answer = _run_here(measurement, plan)
     return Estimate.of(_footprints(answer, plan, "measured", []), "training", _size(batch_size))
 
 
@@ -171,7 +172,7 @@ def _here(
         target = y
         if y is None and x is None and model.loss is not None:
             target = samples.of_targets(model, model(samples.batch(sample, 1)))
-        return _with_prelude(Measurement(model, sample, target, size).run(plan)), "measured"
+        return _run_here(Measurement(model, sample, target, size), plan), "measured"
     except Exception as error:  # whatever the model raises on the data
         said = (str(error).splitlines() or [""])[0][:300]
         raise UsageError(
@@ -179,7 +180,10 @@ def _here(
         ) from error
 
 
-def _with_prelude(answer: dict[str, Any]) -> dict[str, Any]:
+def _run_here(measurement: Measurement, plan: Plan) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras' on our data: the script's own are said when it trains
+        answer = measurement.run(plan)
     return {"prelude": resident([*answer["weights"], *answer["slots"]]), **answer}
 
 

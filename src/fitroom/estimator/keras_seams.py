@@ -38,6 +38,9 @@ __all__ = [
 ]
 
 
+_MADE_BY_FIT = ("train_function", "test_function", "predict_function")
+
+
 def bytes_of(variable: Any) -> int:
     """How large a variable is."""
     elements: int = math.prod(variable.shape)
@@ -68,6 +71,7 @@ def set_beside(model: Any) -> dict[str, Any]:
         name: value
         for name, value in vars(model).items()
         if isinstance(value, kinds) and not name.startswith("_") and not hasattr(keras.Model, name)
+        if name not in _MADE_BY_FIT
     }
 
 
@@ -140,7 +144,7 @@ def trained(model: Any) -> list[tuple[str, bool]]:
 def attributes(one: Any) -> list[Any]:
     """What an object of Keras holds as plain attributes: a layer's activation, a loss's function; no methods."""
     held = {} if isinstance(one, type) else getattr(one, "__dict__", {})
-    return [value for name, value in held.items() if not hasattr(type(one), name)]
+    return [value for name, value in held.items() if not hasattr(type(one), name) and name not in _MADE_BY_FIT]
 
 
 def _leaves(value: Any) -> list[Any]:

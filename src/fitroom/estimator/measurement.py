@@ -23,7 +23,7 @@ _FIRST = 2  # samples of the step that builds and traces everything, and is not 
 _LADDER = (4, 8, 16, 32, 64)  # the sizes that are recorded, as far as memory and time allow
 _COMPILED = (8, 16)  # where XLA compiles for each
 _ROOM = 1024 * MIB  # what the largest step may take beside what stays
-_TIME = 1.5  # all recordings together may take so many times the first step's; up to 32 samples are always tried
+_TIME = 1.2  # all recordings together may take so many times the first step's; up to 32 samples are always tried
 _ALWAYS = 32
 _TIMES = 4  # how often the largest size is recorded: threads do things in another order each time
 _JUMP = 0.15  # so far from what smaller sizes foretell, a peak is not the same step's any more
@@ -104,7 +104,7 @@ class Measurement:
         def each() -> Iterator[int]:
             chosen = self.sizes or _COMPILED
             yield _FIRST if climb is not None else chosen[0]
-            for size in climb(recorder.taken) if climb is not None else [chosen[0], *chosen[1:] * 2]:
+            for size in climb(recorder.taken) if climb is not None else chosen:
                 sizes.append(size)
                 yield size
 
