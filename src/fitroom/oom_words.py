@@ -1,0 +1,149 @@
+"""What the words of an out-of-memory message tell: where, how much, of what shape and type.
+
+Text in, numbers and names out. Messages are read as the runtimes' sources word them; any space in them may have become
+a line break, because people paste wrapped text.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import NamedTuple
+
+from fitroom.core import Resource
+from fitroom.errors import UnitError
+from fitroom.units import parse_bytes
+
+
+class Shape(NamedTuple):
+    """A tensor that is named: its axes, and its type as the message words it, if it does."""
+
+    axes: tuple[int, ...]
+    dtype: str | None
+
+
+_KINDS = {"G": Resource.GPU_MEMORY, "C": Resource.HOST_MEMORY, "T": Resource.TPU_MEMORY}
+_DEVICE = re.compile(
+    r"(?:\bon\s+|_device_|_device=\\?\"|\bto\s+|\bfrom\s+)"
+    r"(/(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
+    re.IGNORECASE,
+)
+_COPY = re.compile(r"\bcopying\b|Dst tensor is not initialized", re.IGNORECASE)
+_ALLOCATOR = re.compile(
+    r"\bby\s+allocator\s+([\w.]*\w)|\bAllocator\s+\(([\w.]+)\)|BFCAllocator dump for\s+([\w.]+)", re.IGNORECASE
+)
+
+
+def device(text: str) -> tuple[str, Resource] | None:
+    """The device that had no room, and the memory that it has. A copy names its source first."""
+    found = list(_DEVICE.finditer(text))
+    if not found:
+        return None
+    place = found[0]
+    if _COPY.search(text):
+        place = next((one for one in found if one[0].lower().startswith("to")), found[-1])
+    return place[1], _KINDS[place[2][0].upper()]
+
+
+def allocator(text: str) -> str | None:
+    """The name of the allocator that had no room."""
+    match = _ALLOCATOR.search(text)
+    return next(filter(None, match.groups())) if match else None
+
+
+def place(text: str, otherwise: Resource) -> tuple[Resource, str | None]:
+    """The memory and the device that a message speaks of; an allocator's name tells the memory too."""
+    if named := device(text):
+        return named[1], named[0]
+    if name := allocator(text):
+        on_host = "host" in name.lower() or "cpu" in name.lower()
+        return (Resource.HOST_MEMORY if on_host else Resource.GPU_MEMORY), None
+    return otherwise, None
+
+
+# OOM when allocating tensor with shape[2,3] and type float (core/framework/op_kernel.cc); NumPy's
+# "with shape (2, 3) and data type float64"; XLA's "shape = 'f32[2,3]{…}'".
+_SHAPE = re.compile(
+    r"\bshape\s*[\[(]\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*[\])](?:[\s`'\"]*and\s+(?:data\s+)?type\s+<?([A-Za-z]\w*))?"
+)
+_XLA_SHAPE = re.compile(r"\b[Ss]hape\s*[=:]\s*'?\(?((?:pred|bf|[fsuc])\d{0,3})\[(\d+(?:,\d+)*)\]")
+_NODE_TYPE = re.compile(r"\[\[[Nn]ode:?\s[^\]]{0,400}?\[[^\]]{0,200}?\bT=DT_(\w+)")
+_SIZES = {
+    "half": 2, "bfloat16": 2, "float": 4, "double": 8, "bool": 1, "pred": 1, "complex": 8, "bf16": 2, "quint": 1,
+}  # fmt: skip
+
+
+def shape(text: str) -> Shape | None:
+    """The tensor that a message names. TensorFlow before 1.5 named its type in the node only."""
+    if match := _SHAPE.search(text):
+        dtype = match[2] or (node[1].lower() if (node := _NODE_TYPE.search(text)) else None)
+        return Shape(_axes(match[1]), dtype)
+    if match := _XLA_SHAPE.search(text):
+        return Shape(_axes(match[2]), match[1])
+    return None
+
+
+def size_of(dtype: str) -> int:
+    """Bytes of one element of this type; 4 where it is not known."""
+    name = dtype.lower()
+    if name in _SIZES:
+        return _SIZES[name]
+    bits = "".join(filter(str.isdigit, name))
+    return int(bits) // 8 if bits and len(bits) < 4 and int(bits) >= 8 else 4
+
+
+def bytes_of(tensor: Shape) -> int | None:
+    """Bytes of a tensor whose type is known."""
+    return prod(tensor.axes) * size_of(tensor.dtype) if tensor.dtype else None
+
+
+# Exact counts come before rounded ones. "rounded to" is the allocator's own rounding, to 256 bytes.
+_AMOUNT = r"(\d[\d.]*\s?(?:bytes|[KMGTP]?i?B|[KMGT])\b)"
+_EXACT = (
+    re.compile(r"\brounded\s+to\s+(\d+)"),
+    re.compile(r"\brequest\s+for\s+[\d.]+\s?[KMGTP]?i?B\s*\((\d+)\s?B"),
+    re.compile(r"\ballocat(?:e|ing)\s+(\d{2,})\s*bytes", re.IGNORECASE),
+    re.compile(r"\ballocat(?:e|ing)\s+[\d.]+\s?[KMGTP]?i?B?\s*\((\d+)\s+bytes", re.IGNORECASE),
+    re.compile(r"\bfailed\s+to\s+alloc\s+(\d+)\s+bytes", re.IGNORECASE),
+    re.compile(r"\bAllocation\s+\(size=(\d+)\)\s+would\s+exceed"),
+    re.compile(r"\bexceeded\s+maximum\s+protobuf\s+size\s+of\s+2GB:\s*(\d+)"),
+    re.compile(r"\blarger\s+than\s+max\s*\((\d+)\s+vs"),
+    re.compile(r"\bAllocation\s+of\s+(\d+)\s+exceeds"),
+    re.compile(r"\btried\s+to\s+allocate\s+(\d{2,})\b(?!\.)"),
+)
+_ROUNDED = (
+    re.compile(rf"\b(?:allocat(?:e|ing)|request\s+for|reserve)\s+(?:about\s+)?{_AMOUNT}", re.IGNORECASE),
+    re.compile(rf"\bUsed\s+{_AMOUNT}\s+of\s+[\d.]+\s?[KMGTP]?i?B?\s+(?:hbm|vmem|smem)"),
+    re.compile(r"\ballocate\s+(\d{4,})\b(?!\.)", re.IGNORECASE),
+)
+
+
+def wanted(text: str) -> int | None:
+    """How many bytes were asked for: the tensor that is named, or the number that is said."""
+    tensor = shape(text)
+    if tensor is not None and (size := bytes_of(tensor)) is not None:
+        return size
+    for pattern in _EXACT:
+        if match := pattern.search(text):
+            return int(match[1]) if len(match[1]) < 20 else None
+    for pattern in _ROUNDED:
+        if match := pattern.search(text):
+            return amount(match[1])
+    return None
+
+
+def amount(words: str) -> int | None:
+    """A number of bytes as runtimes word it: ``2.5GiB``, ``10.09G``, ``146 MiB``, ``31360000 bytes``."""
+    words = words.strip().rstrip(".,;").replace("bytes", "")
+    number = re.match(r"[\d.]+", words)
+    if number is None:
+        return None
+    unit = words[number.end() :].strip()
+    try:
+        return parse_bytes(f"{number[0].rstrip('.')}{unit}")
+    except UnitError:
+        return None
+
+
+def _axes(words: str) -> tuple[int, ...]:
+    return tuple(int(axis) for axis in words.split(",") if len(axis) < 20)
