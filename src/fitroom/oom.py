@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from fitroom import oom_words
 from fitroom.core import Resource
-from fitroom.oom_faces import BENIGN, FACES, PAGES, Face
+from fitroom.oom_faces import BENIGN, FACES, HARMLESS, PAGES, Face
 
-__all__ = ["FACES", "PAGES", "Exhaustion", "Sign", "from_exception", "from_exit", "from_text", "signs"]
+__all__ = ["FACES", "HARMLESS", "PAGES", "Exhaustion", "Sign", "from_exception", "from_exit", "from_text", "signs"]
 
 
 @dataclass(frozen=True)

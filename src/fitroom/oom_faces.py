@@ -48,6 +48,16 @@ BENIGN = re.compile(
     r"Hint: If you want to see a list of allocated tensors[^\n]*|If\s+the\s+cause\s+is\s+memory\s+fragmentation[^\n]*"
 )
 
+# Lines that look fatal and are not: an optional scratch space was not had; much was asked of the host, and given; the
+# first, largest piece of a card was not free, and a smaller one is tried.
+HARMLESS = re.compile(
+    r"Allocator\s+\([^)\n]+\)\s+ran\s+out\s+of\s+memory\s+trying\s+to\s+allocate\s+([\d.]+\s?\w+)"
+    r"(?:(?!\bAllocator\b)[\s\S]){0,160}?not\s+a\s+failure[^\n]*"
+    r"|Allocation\s+of\s+(\d+)\s+exceeds\s+\d+%\s+of\s+(?:free\s+)?system\s+memory"
+    r"|failed\s+to\s+alloc(?:ate)?\s+(?:[\d.]+\s?\w+\s+\()?(\d+)\s+bytes\)?\s+(?:from\s+device|on\s+host)[^\n]{0,20}"
+    r"CUDA_ERROR_OUT_OF_MEMORY[^\n]*"
+)
+
 FACES = (
     _face(
         "disk-full",

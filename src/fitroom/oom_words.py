@@ -123,12 +123,10 @@ def wanted(text: str) -> int | None:
     tensor = shape(text)
     if tensor is not None and (size := bytes_of(tensor)) is not None:
         return size
-    for pattern in _EXACT:
-        if match := pattern.search(text):
-            return int(match[1]) if len(match[1]) < 20 else None
-    for pattern in _ROUNDED:
-        if match := pattern.search(text):
-            return amount(match[1])
+    for patterns in (_EXACT, _ROUNDED):
+        found = [match for pattern in patterns if (match := pattern.search(text))]
+        if found:
+            return amount(min(found, key=lambda match: match.start())[1])
     return None
 
 

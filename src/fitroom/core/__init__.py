@@ -10,6 +10,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 _HOMES = {
+    "Advice": "diagnosis",
     "Budget": "budget",
     "Cause": "diagnosis",
     "Diagnosis": "diagnosis",
@@ -31,7 +32,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from fitroom.core.budget import Budget
-    from fitroom.core.diagnosis import Cause, Diagnosis, Evidence
+    from fitroom.core.diagnosis import Advice, Cause, Diagnosis, Evidence
     from fitroom.core.finding import Finding, Fix
     from fitroom.core.footprint import Footprint, LayerBytes, Parts
     from fitroom.core.page import Page
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from fitroom.core.resource import Resource
 
 __all__ = [
+    "Advice",
     "Budget",
     "Cause",
     "Diagnosis",

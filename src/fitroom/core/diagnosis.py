@@ -39,13 +39,38 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """One thing to do.
+
+    Attributes:
+        what: what to do, in words.
+        effect: what it is expected to bring, with numbers where the evidence allows them.
+        code: the code or command for it; empty where there is none.
+    """
+
+    what: str
+    effect: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
 class Diagnosis(Noun):
-    """What ran out and why, the lines that say so, the numbers in them, and the remedies, best first.
+    """What ran out and why, the lines that say so, the numbers in them, and what to do, best first.
 
     Attributes:
         confidence: how sure the cause is, from 0 to 1.
+        wanted_bytes: what was asked for last; often by the victim, not the culprit.
+        op: the operation that asked, as the message names it.
+        layer: the layer of the model that it belongs to, where its name tells.
+        limit_bytes, in_use_bytes: of the memory, or of the limit, that ran out.
         fragmentation: (pool - in use - largest free) / (pool - in use), from 0 to 1.
+        why: what speaks for the cause, in words.
         alternatives: other causes that the evidence would allow, likeliest first.
+        remedies: those that Fitroom carries out by itself, best first.
+        advice: what to do, best first.
+        futile: what will not help.
+        times: how often the same was found.
+        others: further failures in the same text, in their order.
     """
 
     resource: Resource
@@ -63,8 +88,18 @@ class Diagnosis(Noun):
     in_use_bytes: int | None = None
     largest_free_bytes: int | None = None
     fragmentation: float | None = None
+    why: tuple[str, ...] = ()
     alternatives: tuple[Cause, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    futile: tuple[str, ...] = ()
+    times: int = 1
+    others: tuple[Diagnosis, ...] = ()
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether anything ran out at all."""
+        return self.resource is not Resource.NOT_EXHAUSTION
 
     def __post_init__(self) -> None:
         for name in ("confidence", "fragmentation"):

@@ -1,0 +1,160 @@
+"""A stream of bytes of any length → the lines worth reading, with bounded memory.
+
+Few lines of a log matter. They are found by searching large pieces for some words, which runs at the speed of memory;
+only what is around a find, the beginning and the end are looked at line by line. What comes again and again is let
+through some hundred times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from fitroom.diagnosers.cleaning import cleaned
+from fitroom.diagnosers.lines import Line
+
+# What a failure does not do without: few and long words, because each is searched for by itself, and long ones faster.
+# An error that says none of this comes with a traceback, or ends the log.
+NEEDLES = (
+    b"ut of memory", b"RESOURCE_EXHAUSTED", b"OOM when allocating", b"Traceback (most recent call last)", b"Killed",
+    b"terminate called after throwing", b"Sum Total of in-use chunks",
+)  # fmt: skip
+
+PIECE = 1 << 20  # bytes read at a time
+_HEAD = 128 << 10  # always read: what the start of a program says of its devices
+_TAIL = 256 << 10  # always read: how it ended
+_BEFORE, _AFTER = 32 << 10, 256 << 10  # bytes around a find; an allocator's dump is long
+_LONGEST = 16 << 10  # bytes of a line that are read in one go
+_OFTEN = 400  # as often a line is let through, whatever its numbers are
+_FINDS = 40  # as often a line counts as a find
+_FREE = 20_000  # the same for the free blocks in an allocator's dump: their sizes are wanted
+_MOST = 6 << 20  # bytes let through in all, after which only the last ones are
+_LAST = 4000  # lines
+_NUMBERS = b"0123456789abcdef"
+
+
+def worth_reading(stream: BinaryIO) -> Iterator[Line]:
+    """The lines of a log that may matter, in their order, each at most once."""
+    budget = _MOST
+    last: deque[Line] = deque(maxlen=_LAST)
+    for line in _lines(stream):
+        budget -= len(line.text)
+        if budget >= 0:
+            yield line
+        else:
+            last.append(line)
+    yield from last
+
+
+class _Seen:
+    """How often lines were seen that differ in their numbers only."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._counts: Counter[bytes] = Counter()
+
+    def again(self, raw: bytes) -> bool:
+        """Whether this line has been seen often enough."""
+        kind = raw[:400].translate(None, _NUMBERS)[:100]
+        if len(self._counts) >= 50_000 and kind not in self._counts:
+            return False
+        self._counts[kind] += 1
+        return self._counts[kind] > (_FREE if b"Free  at " in raw else self._most)
+
+
+def _lines(stream: BinaryIO) -> Iterator[Line]:
+    seen = _Seen(_OFTEN)
+    for number, raw in _raw_lines(stream):
+        if seen.again(raw):
+            continue
+        for start in range(0, len(raw) or 1, _LONGEST):
+            for text in cleaned(raw[start : start + _LONGEST]):
+                if text.strip():
+                    yield Line(number, text)
+
+
+def _raw_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The lines around finds, at the beginning and at the end, with their numbers."""
+    held = b""  # the last part of what was searched, for what is before a find; and what is not searched yet
+    searched = told = 0  # places in it
+    number, counted = 1, 0  # of the line at the place `counted`
+    wanted = _HEAD  # everything up to here is read
+    finds = _Seen(_FINDS)
+    for piece, is_last in _pieces(stream):
+        buffer = held + piece
+        limit = len(buffer) if is_last else _line_start(buffer, len(buffer) - _TAIL)
+        if limit > searched:
+            spans = [(0, wanted), *_around_finds(buffer, searched, limit, finds)]
+            if is_last:
+                spans.append((len(buffer) - _TAIL, len(buffer)))
+            for start, end in _merged(spans):
+                start, wanted = max(start, told), max(wanted, end)
+                end = min(end, limit)
+                if start >= end:
+                    continue
+                start = _line_start(buffer, start) if start > told else start
+                end = limit if end == limit else _line_end(buffer, end)
+                number += buffer.count(b"\n", counted, start)
+                counted = start
+                for raw in buffer[start:end].removesuffix(b"\n").split(b"\n"):
+                    yield number, raw
+                    number += 1
+                number -= not buffer[start:end].endswith(b"\n")
+                counted = told = max(told, end)
+            searched = limit
+        cut = max(0, searched - _BEFORE)
+        number += buffer.count(b"\n", counted, max(cut, counted))
+        counted = max(cut, counted)
+        held = buffer[cut:]
+        searched, told, counted, wanted = searched - cut, max(0, told - cut), counted - cut, max(0, wanted - cut)
+
+
+def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+    """The stream in pieces, the last of them marked. What PowerShell redirects is UTF-16."""
+    piece = stream.read(PIECE)
+    order = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(piece[:2])
+    while True:
+        following = stream.read(PIECE)
+        yield (piece if order is None else piece.decode(order, "replace").encode()), not following
+        if not following:
+            return
+        piece = following
+
+
+def _around_finds(buffer: bytes, start: int, limit: int, finds: _Seen) -> list[tuple[int, int]]:
+    """The spans around needles, but for those in lines that have been found often enough."""
+    spans = []
+    for needle in NEEDLES:
+        # A needle may lie across the place up to which was searched before.
+        place = buffer.find(needle, max(0, start - len(needle)), limit)
+        while place >= 0:
+            begin, end = _line_start(buffer, place), _line_end(buffer, place + len(needle))
+            if finds.again(buffer[max(begin, place - 200) : end]):
+                place = buffer.find(needle, end, limit)
+            else:
+                spans.append((place - _BEFORE, place + _AFTER))
+                place = buffer.find(needle, place + _AFTER // 2, limit)
+    return spans
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _line_start(buffer: bytes, place: int) -> int:
+    """The start of the line at a place, or the place itself where the line is very long."""
+    place = max(0, place)
+    found = buffer.rfind(b"\n", max(0, place - _LONGEST), place)
+    return found + 1 if found >= 0 else place if place > _LONGEST else 0
+
+
+def _line_end(buffer: bytes, place: int) -> int:
+    found = buffer.find(b"\n", max(0, place - 1), place + _LONGEST)
+    return found + 1 if found >= 0 else place
