@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Explain:
-    """Explain a guarantee, a remedy or a face of running out of memory in full.
+    """Explain a guarantee, a remedy, a cause or a face of running out of memory in full.
 
     Without a code, lists all of them.
     """
@@ -23,7 +23,7 @@ class Explain:
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments."""
-        parser.add_argument("code", nargs="?", help="such as G1 or bad-alloc")
+        parser.add_argument("code", nargs="?", help="such as G1, fragmentation or bad-alloc")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -43,10 +43,11 @@ class Explain:
 def all_pages() -> list[Page]:
     """Every page of every registry."""
     from fitroom.core.guarantees import GUARANTEES
+    from fitroom.diagnosers import PAGES as CAUSES
     from fitroom.oom import PAGES
     from fitroom.remedies import PAGES as REMEDIES
 
-    return [*GUARANTEES, *REMEDIES, *PAGES]
+    return [*GUARANTEES, *REMEDIES, *CAUSES, *PAGES]
 
 
 def find(code: str) -> Page:

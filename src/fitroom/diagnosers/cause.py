@@ -27,16 +27,13 @@ class CauseFile(Protocol):
     CAUSE: Cause
     PAGE: Page
 
-    @staticmethod
-    def clues(facts: Facts) -> Iterator[Clue]:
+    def clues(self, facts: Facts) -> Iterator[Clue]:
         """What speaks for it."""
 
-    @staticmethod
-    def advice(facts: Facts) -> Iterator[Advice]:
+    def advice(self, facts: Facts) -> Iterator[Advice]:
         """What to do, best first."""
 
-    @staticmethod
-    def futile(facts: Facts) -> Iterator[str]:
+    def futile(self, facts: Facts) -> Iterator[str]:
         """What will not help."""
 
 

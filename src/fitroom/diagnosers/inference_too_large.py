@@ -1,0 +1,59 @@
+"""Too many samples at once in prediction or evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fitroom.core import Advice, Cause
+from fitroom.diagnosers import sizes, story
+from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers.facts import Facts
+
+CAUSE = Cause.INFERENCE_TOO_LARGE
+PAGE = page(
+    CAUSE,
+    "Too many samples at once in prediction or evaluation",
+    "The whole test set, or far more samples than in training, goes through the model in one piece. Nothing has to "
+    "be kept "
+    "for a way back, but one layer's output for all of them is too much.",
+    "training went well and evaluation fails; the leading axis is the size of the test set; predict, evaluate or "
+    "eval in "
+    "the traceback; many images for each prompt.",
+    "batches: model.predict(x, batch_size=32) instead of model(x); a guarded model's evaluate and predict go in "
+    "slices by "
+    "themselves.",
+)
+
+
+def clues(facts: Facts) -> Iterator[Clue]:
+    """Where it happened."""
+    if not facts.resource.is_memory:
+        return
+    if story.is_inference(facts):
+        yield Clue(4.5, "it happened in prediction or evaluation")
+        if facts.shape and facts.shape[0] >= 1000:
+            yield Clue(2.0, f"{facts.shape[0]} samples went in at once")
+    elif (
+        facts.resource.value == "tpu_memory"
+        and facts.shape
+        and len(facts.shape) == 3
+        and facts.shape[1] == facts.shape[2]
+    ):
+        yield Clue(1.5, "scores of attention, without a way back, for many samples at once")
+
+
+def advice(facts: Facts) -> Iterator[Advice]:
+    """Batches."""
+    count = facts.shape[0] if facts.shape else story.batch(facts)
+    fits = sizes.fitting_batch(facts)
+    effect = f"{count} at once → 32" if count and count > 32 else "as much less as the batch is smaller"
+    if fits and count:
+        effect = f"{count} at once → at most {fits} can fit"
+    yield Advice("Predict in batches", effect, f"model.predict(x, batch_size={min(32, fits or 32)})    # not model(x)")
+    yield Advice("Or have Fitroom slice it", "the same outputs", "fitroom.guard(model)")
+    yield Advice("Take outputs off the device as they come", "", "outputs.append(model(batch).numpy())")
+
+
+def futile(facts: Facts) -> Iterator[str]:
+    """What is for training."""
+    yield "gradient accumulation or recomputation: there is no way back"
