@@ -1,4 +1,4 @@
-"""How rightly posted logs are diagnosed, field by field: logs with what is known to be true of each, where they are at hand."""
+"""How rightly posted logs are diagnosed, field by field: logs with what is known to be true of each."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ class Exhaustion:
         device: where, as TensorFlow names it, if the words tell.
         wanted_bytes: what was asked for, if the words tell.
         evidence: the words.
+        placed: False where the words do not tell whose memory it was.
     """
 
     resource: Resource
@@ -39,6 +40,7 @@ class Exhaustion:
     device: str | None = None
     wanted_bytes: int | None = None
     evidence: str = ""
+    placed: bool = True
 
     @property
     def is_memory(self) -> bool:
@@ -154,7 +156,8 @@ def _from_one(error: BaseException) -> Exhaustion | None:
     said = from_text(message)
     if said is None and name == "ResourceExhaustedError" and not _QUOTA.search(message):
         first = message.strip().splitlines()[0] if message.strip() else name
-        resource, device = oom_words.place(message, Resource.HOST_MEMORY)
+        resource, device = oom_words.place(message)
+        resource = resource or Resource.HOST_MEMORY
         return Exhaustion(resource, "resource-exhausted", certain=False, device=device, evidence=first)
     return said
 
@@ -172,9 +175,11 @@ def _describe(face: Face, text: str, match: re.Match[str]) -> Exhaustion:
     resource, device = face.resource, None
     if resource is None:
         start = max(0, match.start() - 200)
-        resource, device = oom_words.place(text[start : match.end() + _WINDOW], Resource.GPU_MEMORY)
+        resource, device = oom_words.place(text[start : match.end() + _WINDOW])
+    placed = resource is not None
+    resource = resource or Resource.GPU_MEMORY
     start = text.rfind("\n", 0, match.start()) + 1
     end = text.find("\n", match.end())
     line = text[start : len(text) if end < 0 else end]
     wanted = oom_words.wanted(around) if resource.is_memory else None
-    return Exhaustion(resource, face.code, face.certain, device, wanted, line.strip()[:400])
+    return Exhaustion(resource, face.code, face.certain, device, wanted, line.strip()[:400], placed)

@@ -248,6 +248,14 @@ FACES = (
         certain=False,
     ),
     _face(
+        "card-refused-little",
+        _GPU,
+        r"failed to allocate (?:\d|[12]\d)(?:\.\d+)?M \(\d+ bytes\) from device: CUDA_ERROR_OUT_OF_MEMORY"
+        r"(?![\s\S]{0,4000}(?:Epoch|\d+/\d+ \[|loss:))",
+        "The card refused even some few MiB: it is full, of this process or of others.",
+        certain=False,
+    ),
+    _face(
         "gpu-start-failed",
         _GPU,
         r"Blas \w+ launch failed|failed initializing StreamExecutor for CUDA device",

@@ -24,7 +24,7 @@ class Shape(NamedTuple):
 
 _KINDS = {"G": Resource.GPU_MEMORY, "C": Resource.HOST_MEMORY, "T": Resource.TPU_MEMORY}
 _DEVICE = re.compile(
-    r"(?:\bon\s+|_device_|_device=\\?\"|\bto\s+|\bfrom\s+)"
+    r"(?:\bon\s+|_device_|_device=\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
     r"(/(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
     re.IGNORECASE,
 )
@@ -33,13 +33,15 @@ _ALLOCATOR = re.compile(
     r"\bby\s+allocator\s+([\w.]*\w)|\bAllocator\s+\(([\w.]+)\)|BFCAllocator dump for\s+([\w.]+)", re.IGNORECASE
 )
 
+_KNOWN = re.compile(r"GPU_\d+_bfc")  # whatever was pasted right behind it
+
 
 def device(text: str) -> tuple[str, Resource] | None:
     """The device that had no room, and the memory that it has. A copy names its source first."""
     found = list(_DEVICE.finditer(text))
     if not found:
         return None
-    place = found[0]
+    place = next((one for one in found if not one[0].lower().startswith("creat")), found[0])
     if _COPY.search(text):
         place = next((one for one in found if one[0].lower().startswith("to")), found[-1])
     return place[1], _KINDS[place[2][0].upper()]
@@ -48,17 +50,21 @@ def device(text: str) -> tuple[str, Resource] | None:
 def allocator(text: str) -> str | None:
     """The name of the allocator that had no room."""
     match = _ALLOCATOR.search(text)
-    return next(filter(None, match.groups())) if match else None
+    if match is None:
+        return None
+    name = next(filter(None, match.groups()))
+    known = _KNOWN.match(name)
+    return known[0] if known else name
 
 
-def place(text: str, otherwise: Resource) -> tuple[Resource, str | None]:
-    """The memory and the device that a message speaks of; an allocator's name tells the memory too."""
+def place(text: str) -> tuple[Resource | None, str | None]:
+    """The memory and the device that a message speaks of, if it does; an allocator's name tells the memory too."""
     if named := device(text):
         return named[1], named[0]
     if name := allocator(text):
         on_host = "host" in name.lower() or "cpu" in name.lower()
         return (Resource.HOST_MEMORY if on_host else Resource.GPU_MEMORY), None
-    return otherwise, None
+    return None, None
 
 
 # OOM when allocating tensor with shape[2,3] and type float (core/framework/op_kernel.cc); NumPy's
@@ -73,6 +79,14 @@ _SIZES = {
 }  # fmt: skip
 
 
+# Keras tells the inputs of the layer that failed: those of an operation by element are as large as its result.
+_KERAS_INPUT = re.compile(r"\binputs?=tf\.Tensor\(shape=\((\d+(?:,\s*\d+)*),?\),\s*dtype=(\w+)")
+_BY_ELEMENT = re.compile(
+    r"\[Op:(?:Sigmoid|Relu6?|Tanh|Elu|Selu|LeakyRelu|Softplus|Softsign|Softmax|Exp|Erfc?|Square|Sqrt|Rsqrt|Neg|Mul|AddV2|Sub"
+    r"|RealDiv|Maximum|Minimum|Identity)\]"
+)
+
+
 def shape(text: str) -> Shape | None:
     """The tensor that a message names. TensorFlow before 1.5 named its type in the node only."""
     if match := _SHAPE.search(text):
@@ -80,6 +94,8 @@ def shape(text: str) -> Shape | None:
         return Shape(_axes(match[1]), dtype)
     if match := _XLA_SHAPE.search(text):
         return Shape(_axes(match[2]), match[1])
+    if _BY_ELEMENT.search(text) and (match := _KERAS_INPUT.search(text)):
+        return Shape(_axes(match[1]), match[2])
     return None
 
 

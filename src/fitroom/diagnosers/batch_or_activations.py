@@ -8,6 +8,7 @@ from fitroom.core import Advice, Cause
 from fitroom.diagnosers import ops, sizes, story
 from fitroom.diagnosers.cause import Clue, page
 from fitroom.diagnosers.facts import Facts
+from fitroom.diagnosers.single_giant_tensor import is_round_block
 from fitroom.units import format_bytes
 
 CAUSE = Cause.BATCH_OR_ACTIVATIONS
@@ -35,12 +36,15 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if story.leads_with_batch(facts) and facts.shape:
         # A matrix of activations is rarely what fills a memory.
         points = 3.0 if rank >= 4 else 2.0 if rank == 3 else 1.0
+        points = min(points, 1.5) if facts.shape[0] > 4096 else points
         yield Clue(points, f"the tensor begins with {facts.shape[0]}, as a batch does")
         if rank >= 4 and facts.resource.value == "host_memory":
             yield Clue(1.0, "it has the axes of an activation")
+    elif story.is_flattened(facts) and facts.on_card and facts.shape:
+        yield Clue(3.0, f"its leading axis, {facts.shape[0]}, looks like samples times something")
     elif rank == 2 and facts.shape and not story.is_weight(facts) and facts.on_card and not facts.is_giant():
         yield Clue(1.0, "rows of a matrix grow with the samples")
-    if facts.face in ("xla-out-of-memory", "hbm-exceeded") and not facts.is_tiny():
+    if facts.face in ("xla-out-of-memory", "hbm-exceeded") and not facts.is_tiny() and not is_round_block(facts):
         yield Clue(1.5, "XLA asks for what a whole step needs in one block")
     if facts.op and ops.is_backward(facts.op) and not story.is_weight(facts) and facts.on_card:
         yield Clue(0.5, "it failed on the way back, where most is kept")

@@ -23,6 +23,7 @@ class Facts:
         words: the words of the failure.
         before: the words before it, since the last failure.
         times: how often the same failure came, with progress in between.
+        refused: whether the card itself refused to give more, as CUDA says.
         footprint: what the step is known to need, where somebody knows.
     """
 
@@ -40,6 +41,7 @@ class Facts:
     allocator: str | None = None
     limit: int | None = None
     arena: Arena | None = None
+    refused: bool = False
     evidence: tuple[Evidence, ...] = ()
     footprint: Footprint | None = None
 

@@ -90,7 +90,7 @@ def _take(sign: oom.Sign, found: list[Failure], passage: Passage) -> None:
 
 
 def _same_resource(failure: Failure, sign: oom.Sign) -> bool:
-    if not sign.found.certain or not failure.certain:
+    if not sign.found.certain or not failure.certain or not sign.found.placed:
         return True
     return any(one.found.resource is sign.found.resource for one in failure.signs if one.found.certain)
 

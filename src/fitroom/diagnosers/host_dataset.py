@@ -9,7 +9,7 @@ from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers import sizes, story
 from fitroom.diagnosers.cause import Clue, page
 from fitroom.diagnosers.facts import Facts
-from fitroom.units import format_bytes
+from fitroom.units import GIB, format_bytes
 
 CAUSE = Cause.HOST_DATASET
 PAGE = page(
@@ -36,8 +36,8 @@ _DATA_WORDS = re.compile(
 def clues(facts: Facts) -> Iterator[Clue]:
     """The host's memory, by an array, a kill, or an operation of the input pipeline."""
     if facts.resource is Resource.NOT_EXHAUSTION:
-        if "exceeds 10% of" in facts.words and _DATA_WORDS.search(facts.words):
-            yield Clue(2.0, "much of the host's memory was asked for where data are prepared")
+        if "exceeds 10% of" in facts.words and ((facts.wanted or 0) >= GIB or _DATA_WORDS.search(facts.words)):
+            yield Clue(2.0, "much of the host's memory was asked for at once, as data need it")
         return
     if facts.resource is not Resource.HOST_MEMORY or "bfc_cpu" in (facts.allocator or ""):
         if "bfc_cpu" in (facts.allocator or "") and _DATA_WORDS.search(facts.words[-6000:]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fitroom.core import Advice, Cause
-from fitroom.diagnosers import sizes, story
+from fitroom.diagnosers import ops, sizes, story
 from fitroom.diagnosers.cause import Clue, page
 from fitroom.diagnosers.facts import Facts
 
@@ -33,6 +33,11 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(4.5, "it happened in prediction or evaluation")
         if facts.shape and facts.shape[0] >= 1000:
             yield Clue(2.0, f"{facts.shape[0]} samples went in at once")
+    elif facts.shape and len(facts.shape) >= 4 and facts.shape[0] >= 2000 and facts.shape[0] % 1000 == 0:
+        if not ops.is_backward(facts.op or ""):
+            yield Clue(4.5, f"{facts.shape[0]} samples at once: as many as a whole test set")
+    elif facts.op == "Cast" and facts.face == "failed-to-allocate-memory" and facts.on_card:
+        yield Clue(1.8, "data is converted in one piece, outside of a training step")
     elif (
         facts.resource.value == "tpu_memory"
         and facts.shape

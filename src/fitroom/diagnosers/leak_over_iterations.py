@@ -37,11 +37,16 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if done >= 1:
         yield Clue(2.5 + 0.5 * (done >= 3), f"{done} epochs had gone well")
     if rounds >= 2:
-        yield Clue(3.5, f"it is round {rounds} of a loop")
+        yield Clue(4.0, f"it is round {rounds} of a loop")
     if facts.times >= 3:
         yield Clue(1.5, f"the same failure came {facts.times} times, with progress in between")
     if "clear_session" in facts.words:
         yield Clue(2.0, "models are built in a loop")
+    arena = facts.arena
+    if arena and arena.limit and arena.largest_request and arena.largest_request < arena.limit // 500:
+        is_full = (arena.in_use or 0) > 0.9 * arena.limit
+        words = f"full, though no request was larger than {format_bytes(arena.largest_request)}: small things pile up"
+        yield Clue(6.0 if is_full else 0.0, words)
     if facts.on_card and facts.is_tiny():
         yield Clue(1.0, f"only {format_bytes(facts.tensor_bytes or 0)} were asked for: the memory was full before")
         if any(word in facts.words for word in ("to_device", "device_put", "device_mem", "EagerTensor", "EagerConst")):

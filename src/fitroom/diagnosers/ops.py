@@ -7,8 +7,10 @@ import re
 _NAME = r"([A-Za-z_.][\w.\-/\\:]*)"
 # In the order of how much they tell. TensorFlow words them so from 0.6 to now.
 _NODES = (
-    re.compile(rf"\[\[(?:\{{\{{function_node\s[^}}]*\}}\}}\s*)?\{{\{{node\s+{_NAME}\}}\}}"),
-    re.compile(rf"\[\[[Nn]ode:?\s+{_NAME}(?:\s|\]|=)"),
+    # A node that only receives is told where the failure arrived.
+    re.compile(
+        rf"\[\[(?:\{{\{{function_node\s[^}}]*\}}\}}\s*)?(?:\{{\{{)?[Nn]ode:?\s+{_NAME}(?=[\s\]=}}])(?!\}}*\s*=\s*_(?:Recv|Send))"
+    ),
     re.compile(rf"Detected\s+at\s+node\s+['\"]?{_NAME}['\"]?\s+defined"),
     re.compile(rf"requested\s+by\s+op\s+{_NAME}"),
     re.compile(rf"Caused\s+by\s+op\s+u?['\"]{_NAME}['\"]"),

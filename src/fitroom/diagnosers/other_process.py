@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from fitroom.core import Advice, Cause, Resource
@@ -23,7 +24,7 @@ PAGE = page(
     "card, give "
     "each a limit of its own: fitroom run --budget 4GiB train.py.",
 )
-_CANNOT_START = ("cuda-context", "gpu-start-failed")
+_CANNOT_START = re.compile(r"failed initializing StreamExecutor|Blas \w+ launch failed|Failed to create session")
 
 
 def clues(facts: Facts) -> Iterator[Clue]:
@@ -39,26 +40,17 @@ def clues(facts: Facts) -> Iterator[Clue]:
     held = story.others(facts)
     if held and held > 0.1 * ((arena.total if arena else None) or 4 * GIB):
         yield Clue(5.0, f"other processes hold {format_bytes(held)}")
-    if facts.face in _CANNOT_START:
+    if facts.face == "cuda-context" or _CANNOT_START.search(facts.words):
         yield Clue(4.0, "CUDA could not even start on the card")
     if "CUBLAS_STATUS_NOT_INITIALIZED" in facts.words:
         yield Clue(4.0, "cuBLAS could not get the little that it needs to start")
-    if "CUDA_ERROR_OUT_OF_MEMORY" in facts.words and facts.face in ("oom-when-allocating", "allocator-ran-out"):
-        yield Clue(1.0, "the card itself had no more to give")
     if arena and arena.limit and arena.in_use is not None and facts.wanted and facts.face != "torch-cuda":
         taken = arena.pool if arena.pool is not None else arena.in_use
-        if taken + facts.wanted < 0.9 * arena.limit and not arena.fragmentation:
-            yield Clue(
-                4.0, f"TensorFlow was allowed {format_bytes(arena.limit)}, and the card gave it {format_bytes(taken)}"
-            )
-    if (
-        arena
-        and arena.largest_free == 0
-        and arena.in_use is not None
-        and arena.total
-        and arena.in_use < arena.total / 2
-    ):
-        yield Clue(4.0, "nothing is free on the card, and this process holds less than half of it")
+        if taken + facts.wanted < arena.limit * (1.0 if facts.refused else 0.9) and not arena.fragmentation:
+            got = f"TensorFlow was allowed {format_bytes(arena.limit)}, and the card gave it {format_bytes(taken)}"
+            yield Clue(6.0 if facts.refused else 4.0, got)
+    if arena and arena.total and arena.largest_free == 0 and (arena.in_use or 0) < arena.total / 2:
+        yield Clue(3.0, "nothing at all is free on the card, and nothing shows that this process holds it")
 
 
 def advice(facts: Facts) -> Iterator[Advice]:

@@ -33,10 +33,12 @@ def _facts(passage: Passage, failures: list[Failure], number: int, footprint: Fo
     told = words[place:]  # from the line that tells on
     tensor = oom_words.shape(told) or oom_words.shape(words)
     arena = (dump.torch(told) or dump.bfc(words)) if main.is_memory else None
-    named = oom_words.device(words) if main.is_memory else None
+    named = (oom_words.device(words) or oom_words.device(before.text)) if main.is_memory else None
     wanted = oom_words.wanted(told)
     if wanted is None or (tensor is not None and tensor.dtype):
         wanted = oom_words.wanted(words)
+    if wanted is None and main.is_memory and (refused := oom.HARMLESS.search(of_it.text)):
+        wanted = oom_words.amount(next(filter(None, refused.groups())))
     limit = arena.limit if arena and arena.limit is not None else dump.limit(words)
     return Facts(
         resource=main.resource,
@@ -50,9 +52,10 @@ def _facts(passage: Passage, failures: list[Failure], number: int, footprint: Fo
         shape=tensor.axes if tensor else None,
         dtype=tensor.dtype if tensor else None,
         op=ops.named(told) or ops.named(words),
-        allocator=oom_words.allocator(words) if main.is_memory else None,
+        allocator=(oom_words.allocator(words) or oom_words.allocator(of_it.text)) if main.is_memory else None,
         limit=limit,
         arena=arena,
+        refused="from device: CUDA_ERROR_OUT_OF_MEMORY" in before.text + of_it.text,
         evidence=_evidence(passage, failure, of_it),
         footprint=footprint,
     )
@@ -93,6 +96,7 @@ def _nothing(passage: Passage) -> Facts:
         certain=True,
         words=passage.text,
         wanted=max(wanted, default=None),
+        device=named[0] if found and (named := oom_words.device(passage.text)) else None,
         allocator=oom_words.allocator(passage.text) if found else None,
         evidence=tuple(Evidence(text, line) for text, line in list(evidence.items())[:_EVIDENCE]),
     )

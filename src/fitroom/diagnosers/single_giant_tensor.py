@@ -30,24 +30,34 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if not facts.resource.is_memory:
         return
     shape, size = facts.shape or (), facts.tensor_bytes or 0
+    if is_round_block(facts):
+        yield Clue(3.2, f"XLA asked for {format_bytes(size)} to the dot: one tensor, not the sum of a step")
     if facts.face in ("numpy-array", "xla-out-of-memory") and not shape:
         return
-    is_batch = story.leads_with_batch(facts) and len(shape) >= 4
+    is_batch = (story.leads_with_batch(facts) and len(shape) >= 4) or story.is_flattened(facts) or shape[:1] == (1,)
     if shape and facts.is_giant() and facts.face != "numpy-array":
         yield Clue(2.0 if is_batch else 4.0, f"it alone is {format_bytes(size)}")
     if shape and size >= GIB and not is_batch and facts.face != "numpy-array":
         yield Clue(2.0, "its leading axis is no batch")
+    if shape[:1] == (1,) and len(shape) >= 4 and size >= GIB:
+        yield Clue(4.0, f"one sample makes a tensor of {format_bytes(size)}")
     long = [axis for axis in shape if axis >= 400]
     if len(long) > len(set(long)) and size >= 256 * MIB and len(shape) <= 3:
         yield Clue(3.0, "it has the same long axis twice: every pair")
-    if shape and shape[0] > 100_000 and size >= 512 * MIB and facts.face != "numpy-array":
+    if shape and shape[0] > 100_000 and not is_batch and size >= 512 * MIB and facts.face != "numpy-array":
         points = 2.5 if len(shape) >= 3 or story.is_weight(facts) else 0.5
         yield Clue(points, f"its leading axis, {shape[0]}, is too long for a batch")
     held = facts.arena.few_hold_most if facts.arena else None
     if held and held.size > 2 * size:
         words = "chunk holds" if held.number == 1 else "chunks hold"
         total = format_bytes(held.number * held.size)
-        yield Clue(4.0, f"{held.number} {words} {total} of what is in use; the tensor that failed is the victim")
+        yield Clue(5.0, f"{held.number} {words} {total} of what is in use; the tensor that failed is the victim")
+
+
+def is_round_block(facts: Facts) -> bool:
+    """Whether XLA asked for a whole number of GiB, and many: the axes of tensors are round, sums of temporaries are not."""
+    size = facts.wanted or 0
+    return facts.face == "xla-out-of-memory" and size > 32 * GIB and abs(size - round(size / GIB) * GIB) < size / 1000
 
 
 def advice(facts: Facts) -> Iterator[Advice]:

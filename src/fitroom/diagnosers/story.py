@@ -19,6 +19,9 @@ _TRAINING = re.compile(
 )
 _EPOCH = re.compile(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
 _ROUND = re.compile(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
+_AFTER_ROUNDS = re.compile(
+    r"\bafter\s+(?:about\s+)?(\d+)(?:/\d+)?\s+(?:trials|folds|runs|models|episodes|iterations|epochs)\b"
+)
 _FREE = re.compile(r"\bfree\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bFree memory:\s*([\d.]+\s?[KMGT]?i?B)")
 _TOTAL = re.compile(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:\s*([\d.]+\s?[KMGT]?i?B)")
 _CREATED = re.compile(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwith\s+(\d+)\s+MB\s+memory")
@@ -38,7 +41,7 @@ def batch(facts: Facts) -> int | None:
     sizes = [int(one) for one in said if 0 < int(one) <= _MAX_BATCH]
     if facts.shape and sizes and facts.shape[0] in sizes:
         return facts.shape[0]
-    if leads_with_batch(facts) and facts.shape:
+    if facts.shape and (leads_with_batch(facts) or (facts.shape[0] == 1 and len(facts.shape) >= 4)):
         return facts.shape[0]
     return sizes[-1] if sizes else None
 
@@ -46,8 +49,10 @@ def batch(facts: Facts) -> int | None:
 def leads_with_batch(facts: Facts) -> bool:
     """Whether the leading axis of the tensor looks like a batch: not a kernel's, not as long as a dataset."""
     shape = facts.shape
-    if not shape or len(shape) < 2 or shape[0] > _MAX_BATCH or is_weight(facts):
+    if not shape or len(shape) < 2 or not 1 < shape[0] <= _MAX_BATCH or is_weight(facts):
         return False
+    if len(shape) == 3 and shape[0] >= 256 and shape[0] in shape[1:]:
+        return False  # every pair, or a cube
     return len(shape) >= 3 or shape[0] <= 4096
 
 
@@ -80,6 +85,13 @@ def _makes_weights(op: str) -> bool:
     )
 
 
+def is_flattened(facts: Facts) -> bool:
+    """Whether the leading axis looks like samples times something, folded into one: 4096 rays × 1024 points."""
+    shape = facts.shape or ()
+    is_long = bool(shape) and shape[0] > _MAX_BATCH and shape[0] % 4096 == 0
+    return is_long and not is_weight(facts) and not facts.is_giant()
+
+
 def is_inference(facts: Facts) -> bool:
     """Whether it happened in prediction or evaluation."""
     if facts.footprint is not None:
@@ -97,7 +109,8 @@ def epochs(facts: Facts) -> int:
 def rounds(facts: Facts) -> int:
     """How many trials, folds or iterations of some loop had been gone through."""
     found = {int(one) for one in _ROUND.findall(facts.before[-200_000:] + facts.words) if len(one) < 7}
-    return max(found) if len(found) > 1 or (found and max(found) > 2) else 0
+    said = [int(one) for one in _AFTER_ROUNDS.findall(facts.before[-20_000:] + facts.words) if len(one) < 7]
+    return max(said or found) if said or len(found) > 1 or (found and max(found) > 2) else 0
 
 
 def free_at_start(facts: Facts) -> tuple[int, int] | None:
