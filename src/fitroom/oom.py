@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fitroom import oom_words
 from fitroom.core import Resource
 from fitroom.oom_faces import BENIGN, FACES, HARMLESS, PAGES, Face
+from fitroom.patterns import Pattern
 
 __all__ = ["FACES", "HARMLESS", "PAGES", "Exhaustion", "Sign", "from_exception", "from_exit", "from_text", "signs"]
 
@@ -132,11 +133,11 @@ _OS_ERRORS = {
 
 # Exceptions whose message is written by a runtime. In any other class, such as a user's own ValueError that quotes
 # a log, the words prove nothing; the few masked ones are listed.
-_RUNTIME_ERRORS = re.compile(
+_RUNTIME_ERRORS = Pattern(
     r"^(ResourceExhausted|Internal|InvalidArgument|Unknown|Aborted|FailedPrecondition|Unavailable)Error$"
     r"|^(XlaRuntime|JaxRuntime)Error$|^(OutOfMemory|RpcError|_InactiveRpcError|InactiveRpcError)"
 )
-_MASKED = re.compile(
+_MASKED = Pattern(
     r"content is larger than 2GB|GraphDef cannot be larger than 2GB|exceeded maximum protobuf size"
     r"|\bOOM when allocating|\bOut of memory while trying|CUDA out of memory|out of memory trying to allocate"
     r"|would exceed memory|RESOURCE_EXHAUSTED"
@@ -162,7 +163,7 @@ def _from_one(error: BaseException) -> Exhaustion | None:
     return said
 
 
-_QUOTA = re.compile(r"quota|rate limit|too many requests|requests per", re.IGNORECASE)
+_QUOTA = Pattern(r"quota|rate limit|too many requests|requests per", re.IGNORECASE)
 
 
 # --- what the words around a face tell -----------------------------------------------------------------------------

@@ -6,10 +6,10 @@ first, because a full disk or too large a message can come with TensorFlow's out
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from fitroom.core import Page, Resource
+from fitroom.patterns import Pattern
 
 _GPU, _HOST, _TPU = Resource.GPU_MEMORY, Resource.HOST_MEMORY, Resource.TPU_MEMORY
 _DISK, _FILES, _MESSAGE, _PROTO = (
@@ -34,23 +34,23 @@ class Face:
 
     code: str
     resource: Resource | None
-    pattern: re.Pattern[str]
+    pattern: Pattern
     what: str
     certain: bool = True
 
 
 def _face(code: str, resource: Resource | None, words: str, what: str, *, certain: bool = True) -> Face:
-    return Face(code, resource, re.compile(words), what, certain)
+    return Face(code, resource, Pattern(words), what, certain)
 
 
 # TensorFlow's always-printed hints: they speak of out-of-memory whatever the error is.
-BENIGN = re.compile(
+BENIGN = Pattern(
     r"Hint: If you want to see a list of allocated tensors[^\n]*|If\s+the\s+cause\s+is\s+memory\s+fragmentation[^\n]*"
 )
 
 # Lines that look fatal and are not: an optional scratch space was not had; much was asked of the host, and given; the
 # first, largest piece of a card was not free, and a smaller one is tried.
-HARMLESS = re.compile(
+HARMLESS = Pattern(
     r"Allocator\s+\([^)\n]+\)\s+ran\s+out\s+of\s+memory\s+trying\s+to\s+allocate\s+([\d.]+\s?\w+)"
     r"(?:(?!\bAllocator\b)[\s\S]){0,160}?not\s+a\s+failure[^\n]*"
     r"|Allocation\s+of\s+(\d+)\s+exceeds\s+\d+%\s+of\s+(?:free\s+)?system\s+memory"

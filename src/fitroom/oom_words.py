@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fitroom.core import Resource
 from fitroom.errors import UnitError
+from fitroom.patterns import Pattern
 from fitroom.units import parse_bytes
 
 
@@ -23,17 +24,17 @@ class Shape(NamedTuple):
 
 
 _KINDS = {"G": Resource.GPU_MEMORY, "C": Resource.HOST_MEMORY, "T": Resource.TPU_MEMORY}
-_DEVICE = re.compile(
+_DEVICE = Pattern(
     r"(?:\bon\s+|_device_|_device=\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
     r"(/(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
     re.IGNORECASE,
 )
-_COPY = re.compile(r"\bcopying\b|Dst tensor is not initialized", re.IGNORECASE)
-_ALLOCATOR = re.compile(
+_COPY = Pattern(r"\bcopying\b|Dst tensor is not initialized", re.IGNORECASE)
+_ALLOCATOR = Pattern(
     r"\bby\s+allocator\s+([\w.]*\w)|\bAllocator\s+\(([\w.]+)\)|BFCAllocator dump for\s+([\w.]+)", re.IGNORECASE
 )
 
-_KNOWN = re.compile(r"GPU_\d+_bfc")  # whatever was pasted right behind it
+_KNOWN = Pattern(r"GPU_\d+_bfc")  # whatever was pasted right behind it
 
 
 def device(text: str) -> tuple[str, Resource] | None:
@@ -69,19 +70,19 @@ def place(text: str) -> tuple[Resource | None, str | None]:
 
 # OOM when allocating tensor with shape[2,3] and type float (core/framework/op_kernel.cc); NumPy's
 # "with shape (2, 3) and data type float64"; XLA's "shape = 'f32[2,3]{…}'".
-_SHAPE = re.compile(
+_SHAPE = Pattern(
     r"\bshape\s*[\[(]\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*[\])](?:[\s`'\"]*and\s+(?:data\s+)?type\s+<?([A-Za-z]\w*))?"
 )
-_XLA_SHAPE = re.compile(r"\b[Ss]hape\s*[=:]\s*'?\(?((?:pred|bf|[fsuc])\d{0,3})\[(\d+(?:,\d+)*)\]")
-_NODE_TYPE = re.compile(r"\[\[[Nn]ode:?\s[^\]]{0,400}?\[[^\]]{0,200}?\bT=DT_(\w+)")
+_XLA_SHAPE = Pattern(r"\b[Ss]hape\s*[=:]\s*'?\(?((?:pred|bf|[fsuc])\d{0,3})\[(\d+(?:,\d+)*)\]")
+_NODE_TYPE = Pattern(r"\[\[[Nn]ode:?\s[^\]]{0,400}?\[[^\]]{0,200}?\bT=DT_(\w+)")
 _SIZES = {
     "half": 2, "bfloat16": 2, "float": 4, "double": 8, "bool": 1, "pred": 1, "complex": 8, "bf16": 2, "quint": 1,
 }  # fmt: skip
 
 
 # Keras tells the inputs of the layer that failed: those of an operation by element are as large as its result.
-_KERAS_INPUT = re.compile(r"\binputs?=tf\.Tensor\(shape=\((\d+(?:,\s*\d+)*),?\),\s*dtype=(\w+)")
-_BY_ELEMENT = re.compile(
+_KERAS_INPUT = Pattern(r"\binputs?=tf\.Tensor\(shape=\((\d+(?:,\s*\d+)*),?\),\s*dtype=(\w+)")
+_BY_ELEMENT = Pattern(
     r"\[Op:(?:Sigmoid|Relu6?|Tanh|Elu|Selu|LeakyRelu|Softplus|Softsign|Softmax|Exp|Erfc?|Square|Sqrt|Rsqrt|Neg|Mul|AddV2|Sub"
     r"|RealDiv|Maximum|Minimum|Identity)\]"
 )
@@ -116,21 +117,21 @@ def bytes_of(tensor: Shape) -> int | None:
 # Exact counts come before rounded ones. "rounded to" is the allocator's own rounding, to 256 bytes.
 _AMOUNT = r"(\d[\d.]*\s?(?:bytes|[KMGTP]?i?B|[KMGT])\b)"
 _EXACT = (
-    re.compile(r"\brounded\s+to\s+(\d+)"),
-    re.compile(r"\brequest\s+for\s+[\d.]+\s?[KMGTP]?i?B\s*\((\d+)\s?B"),
-    re.compile(r"\ballocat(?:e|ing)\s+(\d{2,})\s*bytes", re.IGNORECASE),
-    re.compile(r"\ballocat(?:e|ing)\s+[\d.]+\s?[KMGTP]?i?B?\s*\((\d+)\s+bytes", re.IGNORECASE),
-    re.compile(r"\bfailed\s+to\s+alloc\s+(\d+)\s+bytes", re.IGNORECASE),
-    re.compile(r"\bAllocation\s+\(size=(\d+)\)\s+would\s+exceed"),
-    re.compile(r"\bexceeded\s+maximum\s+protobuf\s+size\s+of\s+2GB:\s*(\d+)"),
-    re.compile(r"\blarger\s+than\s+max\s*\((\d+)\s+vs"),
-    re.compile(r"\bAllocation\s+of\s+(\d+)\s+exceeds"),
-    re.compile(r"\btried\s+to\s+allocate\s+(\d{2,})\b(?!\.)"),
+    Pattern(r"\brounded\s+to\s+(\d+)"),
+    Pattern(r"\brequest\s+for\s+[\d.]+\s?[KMGTP]?i?B\s*\((\d+)\s?B"),
+    Pattern(r"\ballocat(?:e|ing)\s+(\d{2,})\s*bytes", re.IGNORECASE),
+    Pattern(r"\ballocat(?:e|ing)\s+[\d.]+\s?[KMGTP]?i?B?\s*\((\d+)\s+bytes", re.IGNORECASE),
+    Pattern(r"\bfailed\s+to\s+alloc\s+(\d+)\s+bytes", re.IGNORECASE),
+    Pattern(r"\bAllocation\s+\(size=(\d+)\)\s+would\s+exceed"),
+    Pattern(r"\bexceeded\s+maximum\s+protobuf\s+size\s+of\s+2GB:\s*(\d+)"),
+    Pattern(r"\blarger\s+than\s+max\s*\((\d+)\s+vs"),
+    Pattern(r"\bAllocation\s+of\s+(\d+)\s+exceeds"),
+    Pattern(r"\btried\s+to\s+allocate\s+(\d{2,})\b(?!\.)"),
 )
 _ROUNDED = (
-    re.compile(rf"\b(?:allocat(?:e|ing)|request\s+for|reserve)\s+(?:about\s+)?{_AMOUNT}", re.IGNORECASE),
-    re.compile(rf"\bUsed\s+{_AMOUNT}\s+of\s+[\d.]+\s?[KMGTP]?i?B?\s+(?:hbm|vmem|smem)"),
-    re.compile(r"\ballocate\s+(\d{4,})\b(?!\.)", re.IGNORECASE),
+    Pattern(rf"\b(?:allocat(?:e|ing)|request\s+for|reserve)\s+(?:about\s+)?{_AMOUNT}", re.IGNORECASE),
+    Pattern(rf"\bUsed\s+{_AMOUNT}\s+of\s+[\d.]+\s?[KMGTP]?i?B?\s+(?:hbm|vmem|smem)"),
+    Pattern(r"\ballocate\s+(\d{4,})\b(?!\.)", re.IGNORECASE),
 )
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from fitroom import __version__
 from fitroom.commands.demo import Demo
+from fitroom.commands.diagnose import Diagnose
 from fitroom.commands.env import Env
 from fitroom.commands.explain import Explain
 from fitroom.commands.run import Run
@@ -32,7 +33,7 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: tuple[type[Command], ...] = (Run, Env, Explain, Demo)
+COMMANDS: tuple[type[Command], ...] = (Run, Diagnose, Env, Explain, Demo)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from fitroom.core import diagnosis_text
 from fitroom.core.noun import Noun
 from fitroom.core.remedy import Remedy
 from fitroom.core.resource import Resource
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 
 class Cause(str, Enum):
@@ -53,7 +59,7 @@ class Advice:
     code: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis(Noun):
     """What ran out and why, the lines that say so, the numbers in them, and what to do, best first.
 
@@ -64,7 +70,8 @@ class Diagnosis(Noun):
         layer: the layer of the model that it belongs to, where its name tells.
         limit_bytes, in_use_bytes: of the memory, or of the limit, that ran out.
         fragmentation: (pool - in use - largest free) / (pool - in use), from 0 to 1.
-        why: what speaks for the cause, in words.
+        summary: the cause in words.
+        why: what speaks for it, in words.
         alternatives: other causes that the evidence would allow, likeliest first.
         remedies: those that Fitroom carries out by itself, best first.
         advice: what to do, best first.
@@ -88,6 +95,7 @@ class Diagnosis(Noun):
     in_use_bytes: int | None = None
     largest_free_bytes: int | None = None
     fragmentation: float | None = None
+    summary: str = ""
     why: tuple[str, ...] = ()
     alternatives: tuple[Cause, ...] = ()
     remedies: tuple[Remedy, ...] = ()
@@ -106,3 +114,12 @@ class Diagnosis(Noun):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 1:
                 raise ValueError(f"{name} is a share between 0 and 1, not {share}")
+
+    def __rich__(self) -> Group:
+        return diagnosis_text.rendered(self)
+
+    def __repr__(self) -> str:
+        return diagnosis_text.text(self)
+
+    def __str__(self) -> str:
+        return diagnosis_text.headline(self)

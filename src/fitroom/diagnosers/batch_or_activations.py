@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import ops, sizes, story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
 from fitroom.diagnosers.single_giant_tensor import is_round_block
 from fitroom.units import format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.BATCH_OR_ACTIVATIONS
 PAGE = page(
@@ -18,8 +23,7 @@ PAGE = page(
     "What layers make of a batch is kept until the way back has used it. That memory grows with the batch, the "
     "resolution, the length of sequences and the number of channels; weights do not.",
     "the tensor that failed begins with the batch, often 64 × 112 × 112 × 64 or the like; it fails in the first step "
-    "or "
-    "in a gradient; a smaller batch runs. The tensor named is the last straw, not the culprit.",
+    "or in a gradient; a smaller batch runs. The tensor named is the last straw, not the culprit.",
     "slices of the batch with one update for all of them, which Fitroom does without changing the result: fitroom run "
     'train.py, or fitroom.guard(model). Activations computed again instead of kept: plan="recompute". A smaller '
     "batch, smaller images, shorter sequences.",

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import re
 
+from fitroom.patterns import Pattern
+
 # CSI, OSC and the other escape sequences of ECMA-48, in full or cut off by the end of the line.
-_ESCAPES = re.compile(
+_ESCAPES = Pattern(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]{0,256}(?:\x07|\x1b\\|\x9c)?|\x1b.?"
 )
-_ESCAPED_ESCAPES = re.compile(r"(?:\\u001[bB]|\\x1[bB]|\\033|\^\[)\[[0-?]*[ -/]*[@-~]")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-_TAGS = re.compile(
+_ESCAPED_ESCAPES = Pattern(r"(?:\\u001[bB]|\\x1[bB]|\\033|\^\[)\[[0-?]*[ -/]*[@-~]")
+_CONTROLS = Pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_TAGS = Pattern(
     r"</?(?:a|b|i|p|br|hr|em|li|ul|ol|td|tr|th|tt|div|pre|code|span|font|strong|table|tbody|html|body|samp|kbd)"
     r"(?:\s[^<>]{0,300})?/?>",
     re.IGNORECASE,
 )
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&#x27;": "'", "&nbsp;": " ", "&#10;": "\n"}
-_MARKS = re.compile(r"[ \t]*(?:(?:#+|>+|\|+|│|//+|;+)[ \t]?)+")
+_MARKS = Pattern(r"[ \t]*(?:(?:#+|>+|\|+|│|//+|;+)[ \t]?)+")
 # A line break or tab that was escaped; C:\new and C:\tmp are paths.
-_ESCAPED_BREAK = re.compile(r"(?:\\r)?\\n(?![a-z_])")
-_ESCAPED_TAB = re.compile(r"\\t(?![a-z_])")
-_BREAKS = re.compile(r"[\r\n\x0b\x0c\x85\u2028\u2029]|\x08+")
+_ESCAPED_BREAK = Pattern(r"(?:\\r)?\\n(?![a-z_])")
+_ESCAPED_TAB = Pattern(r"\\t(?![a-z_])")
+_BREAKS = Pattern(r"[\r\n\x0b\x0c\x85\u2028\u2029]|\x08+")
 
 
 def cleaned(raw: bytes) -> list[str]:

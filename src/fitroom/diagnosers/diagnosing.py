@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from typing import BinaryIO
 
 from fitroom import oom
 from fitroom.core import Cause, Diagnosis, Evidence, Footprint, Record, Remedy, Resource
@@ -12,7 +11,7 @@ from fitroom.diagnosers import CAUSES, sizes, story
 from fitroom.diagnosers.facts import Facts
 from fitroom.diagnosers.lines import Passage
 from fitroom.diagnosers.reading import read
-from fitroom.diagnosers.sieve import worth_reading
+from fitroom.diagnosers.sieve import Readable, worth_reading
 from fitroom.errors import UsageError
 from fitroom.remedies import micro_batch, recompute
 
@@ -42,7 +41,7 @@ def diagnose(what: BaseException | str | bytes, footprint: Footprint | None = No
     )
 
 
-def of_stream(stream: BinaryIO, footprint: Footprint | None = None) -> Diagnosis:
+def of_stream(stream: Readable, footprint: Footprint | None = None) -> Diagnosis:
     """The diagnosis of a log of any length: the first failure, with the later ones in `others`."""
     found = [weighed(facts) for facts in read(Passage(worth_reading(stream)), footprint)]
     return dataclasses.replace(found[0], others=tuple(found[1:]))
@@ -109,6 +108,7 @@ def weighed(facts: Facts) -> Diagnosis:
         in_use_bytes=facts.in_use,
         largest_free_bytes=arena.largest_free if arena else None,
         fragmentation=arena.fragmentation if arena else None,
+        summary=_summary(facts, best.PAGE.title),
         why=why[best.CAUSE],
         alternatives=tuple(others[:_ALTERNATIVES]),
         remedies=_remedies(facts, best.CAUSE),
@@ -116,6 +116,13 @@ def weighed(facts: Facts) -> Diagnosis:
         futile=tuple(best.futile(facts)),
         times=facts.times,
     )
+
+
+def _summary(facts: Facts, title: str) -> str:
+    """The cause in words; of nothing, that it is nothing."""
+    if facts.resource is not Resource.NOT_EXHAUSTION:
+        return title
+    return "These lines look worse than they are: the program went on" if facts.evidence else "Nothing in it ran out"
 
 
 def _remedies(facts: Facts, cause: Cause) -> tuple[Remedy, ...]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+from fitroom.patterns import Pattern
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.DISK_FULL
 PAGE = page(
@@ -17,7 +22,7 @@ PAGE = page(
     "'No space left on device' or 'Disk quota exceeded', with a path before it.",
     "free room, or write caches, checkpoints and summaries elsewhere; keep the last checkpoints only; save seldom.",
 )
-_PATH = re.compile(
+_PATH = Pattern(
     r"(/[\w./\-]{3,200}|[A-Za-z]:\\[\w\\.\-]{3,200})['\"]?(?=[;:,\s][^\n]{0,80}(?:No space|quota))"
     r"|(?<=: ')([^'\n]{3,200})(?=')"
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fitroom.oom_words import amount
+from fitroom.patterns import Pattern
 
 
 class Chunks(NamedTuple):
@@ -70,18 +71,18 @@ class Arena:
 
 _SIZE = r"(\d[\d.]*\s?(?:[KMGTP]?i?B|bytes)?)"
 _STATS = {
-    "limit": re.compile(rf"\bLimit:\s+{_SIZE}"),
-    "in_use": re.compile(rf"(?<![A-Za-z])InUse:\s+{_SIZE}"),
-    "largest_request": re.compile(rf"\bMaxAllocSize:\s+{_SIZE}"),
-    "largest_free": re.compile(rf"\bLargestFreeBlock:\s+{_SIZE}"),
+    "limit": Pattern(rf"\bLimit:\s+{_SIZE}"),
+    "in_use": Pattern(rf"(?<![A-Za-z])InUse:\s+{_SIZE}"),
+    "largest_request": Pattern(rf"\bMaxAllocSize:\s+{_SIZE}"),
+    "largest_free": Pattern(rf"\bLargestFreeBlock:\s+{_SIZE}"),
 }
-_REQUESTS = re.compile(r"\bNumAllocs:\s+(\d+)")
-_POOL = re.compile(rf"(?:total_region_allocated_bytes_|Total\s+\w+\s+in\s+pool):\s*{_SIZE}\s+memory_limit_:\s*{_SIZE}")
-_SUM = re.compile(rf"Sum\s+Total\s+of\s+in-use\s+chunks:\s+{_SIZE}")
-_CHUNKS = re.compile(r"(\d+)\s+Chunks\s+of\s+size\s+(\d+)\s+totalling")
-_FREE = re.compile(r"\bFree\s+at\s+(?:0x)?[0-9a-f]+\s+(?:next\s+\d+\s+)?of\s+size\s+(\d+)", re.IGNORECASE)
-_HELD = re.compile(r"\bInUse\s+at\s+(?:0x)?[0-9a-f]+\s+of\s+size\s+(\d+)\s+by\s+op\s+(\S+)")
-_CUDA = re.compile(r"Free\s+memory/Total\s+memory:\s*(\d+)/(\d+)")
+_REQUESTS = Pattern(r"\bNumAllocs:\s+(\d+)")
+_POOL = Pattern(rf"(?:total_region_allocated_bytes_|Total\s+\w+\s+in\s+pool):\s*{_SIZE}\s+memory_limit_:\s*{_SIZE}")
+_SUM = Pattern(rf"Sum\s+Total\s+of\s+in-use\s+chunks:\s+{_SIZE}")
+_CHUNKS = Pattern(r"(\d+)\s+Chunks\s+of\s+size\s+(\d+)\s+totalling")
+_FREE = Pattern(r"\bFree\s+at\s+(?:0x)?[0-9a-f]+\s+(?:next\s+\d+\s+)?of\s+size\s+(\d+)", re.IGNORECASE)
+_HELD = Pattern(r"\bInUse\s+at\s+(?:0x)?[0-9a-f]+\s+of\s+size\s+(\d+)\s+by\s+op\s+(\S+)")
+_CUDA = Pattern(r"Free\s+memory/Total\s+memory:\s*(\d+)/(\d+)")
 
 
 def bfc(text: str) -> Arena | None:
@@ -114,15 +115,15 @@ def bfc(text: str) -> Arena | None:
 # PyTorch up to 2.0: (GPU 0; 10 GiB total capacity; 9 GiB already allocated; 13 MiB free; 9.7 GiB reserved in total …)
 # and since: GPU 0 has a total capacity of 23 GiB of which 12 MiB is free. Process 1 has 20 GiB memory in use. …
 _TORCH = {
-    "limit": re.compile(rf"{_SIZE}\s+total\s+capacity|total\s+capaci?ty\s+of\s+{_SIZE}|max\s+allowed:\s+{_SIZE}"),
-    "in_use": re.compile(
+    "limit": Pattern(rf"{_SIZE}\s+total\s+capacity|total\s+capaci?ty\s+of\s+{_SIZE}|max\s+allowed:\s+{_SIZE}"),
+    "in_use": Pattern(
         rf"{_SIZE}\s+already\s+allocated|this\s+process\s+has\s+{_SIZE}\s+memory\s+in\s+use|MPS\s+allocated:\s+{_SIZE}"
         rf"|Of\s+the\s+allocated\s+memory\s+{_SIZE}\s+is\s+allocated"
     ),
-    "free": re.compile(rf"{_SIZE}\s+free;|of\s+which\s+{_SIZE}\s+is\s+free"),
-    "pool": re.compile(rf"{_SIZE}\s+reserved\s+in\s+total|{_SIZE}\s+is\s+reserved\s+by\s+PyTorch"),
+    "free": Pattern(rf"{_SIZE}\s+free;|of\s+which\s+{_SIZE}\s+is\s+free"),
+    "pool": Pattern(rf"{_SIZE}\s+reserved\s+in\s+total|{_SIZE}\s+is\s+reserved\s+by\s+PyTorch"),
 }
-_TORCH_OTHERS = re.compile(rf"\bProcess\s+\d+\s+has\s+{_SIZE}\s+memory\s+in\s+use")
+_TORCH_OTHERS = Pattern(rf"\bProcess\s+\d+\s+has\s+{_SIZE}\s+memory\s+in\s+use")
 
 
 def torch(text: str) -> Arena | None:
@@ -143,10 +144,10 @@ def torch(text: str) -> Arena | None:
 
 # XLA on a TPU: Used 31.28G of 31.25G hbm; Allocation (size=N) would exceed memory (size=M). gRPC: than max (N vs. M)
 _LIMITS = (
-    re.compile(r"\bUsed\s+[\d.]+\s?[KMGTP]?i?B?\s+of\s+([\d.]+\s?[KMGTP]?)\s+(?:hbm|vmem|smem)"),
-    re.compile(r"\bwould\s+exceed\s+memory\s+\(size=(\d+)\)"),
-    re.compile(r"\blarger\s+than\s+max\s*\(\d+\s+vs\.?\s+(\d+)\)"),
-    re.compile(r"\btotal\s+memory\s+reported:\s*(\d{6,15})\b"),
+    Pattern(r"\bUsed\s+[\d.]+\s?[KMGTP]?i?B?\s+of\s+([\d.]+\s?[KMGTP]?)\s+(?:hbm|vmem|smem)"),
+    Pattern(r"\bwould\s+exceed\s+memory\s+\(size=(\d+)\)"),
+    Pattern(r"\blarger\s+than\s+max\s*\(\d+\s+vs\.?\s+(\d+)\)"),
+    Pattern(r"\btotal\s+memory\s+reported:\s*(\d{6,15})\b"),
 )
 
 
@@ -155,6 +156,6 @@ def limit(text: str) -> int | None:
     return next((amount(match[1]) for pattern in _LIMITS if (match := pattern.search(text))), None)
 
 
-def _amount(pattern: re.Pattern[str], text: str) -> int | None:
+def _amount(pattern: Pattern, text: str) -> int | None:
     match = pattern.search(text)
     return amount(next(filter(None, match.groups()))) if match else None

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from fitroom import oom, oom_words
 from fitroom.diagnosers.lines import Passage
+from fitroom.patterns import Pattern
 
 # A training that goes on: what comes after it is another failure.
-PROGRESS = re.compile(
+PROGRESS = Pattern(
     r"\b[Ee]poch:?\s+\d+\s*(?:/|of\b)|\d+/\d+\s+[\[━]|\d+/\d+ - \d+s|\d+%\||\bloss\s*[:=]\s*[\d.]+|\b[Ss]tep:?\s+\d+\b"
     r"|\b(?:ETA|acc|accuracy|val_loss)\s*[:=]\s*[\d.]+"
 )
-_EXCEPTION = re.compile(r"(?:^|[\s.:`'\"(*])(?:\w+\.)*\w*(?:Error|Exception)\b(?:\s\([^)\n]{0,60}\))?\s*:")
+_EXCEPTION = Pattern(r"(?:^|[\s.:`'\"(*])(?:\w+\.)*\w*(?:Error|Exception)\b(?:\s\([^)\n]{0,60}\))?\s*:")
 _BEFORE, _AFTER = 400, 160  # lines around the signs that belong to a failure
 _MOST = 50  # failures
 

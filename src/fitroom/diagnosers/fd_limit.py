@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.FD_LIMIT
 PAGE = page(
     CAUSE,
     "Too many open files",
     "The process holds as many files, pipes and sockets as it may. Workers of data loaders, interleave over many "
-    "files, "
-    "and files that are never closed use them up.",
+    "files, and files that are never closed use them up.",
     "'Too many open files', as OSError or ResourceExhaustedError.",
     "ulimit -n 4096 before the start; close files (with open(…)); a smaller cycle_length or fewer workers.",
 )

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
 from fitroom.units import format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.FRAGMENTATION
 PAGE = page(
     CAUSE,
     "Enough is free, but not in one piece",
     "The allocator cuts its memory into chunks and cannot move those in use. Tensors of ever other sizes leave gaps "
-    "that "
-    "no larger tensor fits into.",
+    "that no larger tensor fits into.",
     "limit - in use is larger than what was asked for, and the largest free block is smaller. TensorFlow's sentence "
-    "'if "
-    "the cause is memory fragmentation' says nothing: it is always printed.",
+    "'if the cause is memory fragmentation' says nothing: it is always printed.",
     "CUDA's own allocator, TF_GPU_ALLOCATOR=cuda_malloc_async (for PyTorch: "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True). Tensors of the same sizes: pad sequences to some few "
-    "lengths, drop "
-    "the smaller last batch. Make the large, lasting tensors first.",
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True). Tensors of the same sizes: pad sequences to some few lengths, "
+    "drop the smaller last batch. Make the large, lasting tensors first.",
 )
 
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers import story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.GPU_PREALLOCATION_OR_GROWTH
 PAGE = page(
     CAUSE,
     "Preallocation, growth, or a limit that the program sets",
     "TensorFlow and JAX take most of the card at the start. CUDA's libraries (cuDNN, cuBLAS) then find nothing left "
-    "for "
-    "themselves, or a memory limit in the script is the wall, not the card.",
+    "for themselves, or a memory limit in the script is the wall, not the card.",
     "could not create cudnn handle, ALLOC_FAILED, 'Failed to allocate N bytes for new constant'; memory_limit, "
     "per_process_gpu_memory_fraction or XLA_PYTHON_CLIENT_MEM_FRACTION in the script.",
     "memory growth, before the first operation: TF_FORCE_GPU_ALLOW_GROWTH=true; for JAX "
-    "XLA_PYTHON_CLIENT_PREALLOCATE=false "
-    "or a smaller XLA_PYTHON_CLIENT_MEM_FRACTION. Raise or remove the limit that the script sets.",
+    "XLA_PYTHON_CLIENT_PREALLOCATE=false or a smaller XLA_PYTHON_CLIENT_MEM_FRACTION. Raise or remove the limit that "
+    "the script sets.",
 )
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers import sizes, story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+from fitroom.patterns import Pattern
 from fitroom.units import GIB, format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.HOST_DATASET
 PAGE = page(
@@ -18,19 +25,20 @@ PAGE = page(
     "The host's RAM, or the container's share of it, is full of data: arrays read whole, a copy in float64, one-hot "
     "labels, cache() without a file, a shuffle buffer of full images.",
     "NumPy cannot allocate an array; the kernel, the container or the notebook's host killed the process; TensorFlow "
-    "fails "
-    "on CPU:0 in an operation of the input pipeline; a small tensor fails on the CPU.",
+    "fails on CPU:0 in an operation of the input pipeline; a small tensor fails on the CPU.",
     "read in batches from files (tf.data, a PyDataset over numpy.load(…, mmap_mode='r')); float32 or uint8 instead of "
     "float64; sparse labels instead of one-hot; cache to a file; a smaller shuffle buffer.",
 )
-_DATA_OPS = re.compile(
+_DATA_OPS = Pattern(
     r"Iterator|[Dd]ataset|[Dd]ecode|convert_image|Shuffle|Cache|Parse|ReadFile|from_tensor|map_fn|resize|crop|augment",
     re.I,
 )
-_DATA_WORDS = re.compile(
+_DATA_WORDS = Pattern(
     r"to_categorical|one_?hot|np\.(?:array|concatenate|stack|load|zeros|append)|read_csv|astype|pd\.|pandas|from_tensor_slices"
     r"|load_data|ConvertToEagerTensor|EagerTensor"
 )
+
+_CONVERTS = Pattern(r"convert_to_eager_tensor|from_tensor_slices|EagerConst|ConvertToEagerTensor|make_tensor_proto")
 
 
 def clues(facts: Facts) -> Iterator[Clue]:
@@ -40,7 +48,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
             yield Clue(2.0, "much of the host's memory was asked for at once, as data need it")
         return
     if facts.resource is not Resource.HOST_MEMORY or "bfc_cpu" in (facts.allocator or ""):
-        if "bfc_cpu" in (facts.allocator or "") and _DATA_WORDS.search(facts.words[-6000:]):
+        if "bfc_cpu" in (facts.allocator or "") and _CONVERTS.search(facts.words[-6000:]):
             yield Clue(3.0, "it failed where data become a tensor")
         return
     if facts.face == "numpy-array":

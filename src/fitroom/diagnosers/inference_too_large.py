@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import ops, sizes, story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.INFERENCE_TOO_LARGE
 PAGE = page(
     CAUSE,
     "Too many samples at once in prediction or evaluation",
-    "The whole test set, or far more samples than in training, goes through the model in one piece. Nothing has to "
-    "be kept "
-    "for a way back, but one layer's output for all of them is too much.",
-    "training went well and evaluation fails; the leading axis is the size of the test set; predict, evaluate or "
-    "eval in "
-    "the traceback; many images for each prompt.",
-    "batches: model.predict(x, batch_size=32) instead of model(x); a guarded model's evaluate and predict go in "
-    "slices by "
-    "themselves.",
+    "The whole test set, or far more samples than in training, goes through the model in one piece. Nothing has to be "
+    "kept for a way back, but one layer's output for all of them is too much.",
+    "training went well and evaluation fails; the leading axis is the size of the test set; predict, evaluate or eval "
+    "in the traceback; many images for each prompt.",
+    "batches: model.predict(x, batch_size=32) instead of model(x); a guarded model's evaluate and predict go in slices "
+    "by themselves.",
 )
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
 from fitroom.units import format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.LEAK_OVER_ITERATIONS
 PAGE = page(
     CAUSE,
     "Each round keeps some memory, until it is full",
-    "Something holds on to tensors, models or graphs from round to round: losses kept in a list, a model built anew "
-    "in a "
-    "loop, operations added to a graph, outputs that stay on the device.",
+    "Something holds on to tensors, models or graphs from round to round: losses kept in a list, a model built anew in "
+    "a loop, operations added to a graph, outputs that stay on the device.",
     "it runs well for a while, and fails in a later epoch, trial or fold, in a step like all those before; hardly "
-    "anything "
-    "was asked for; the same failure comes again and again.",
+    "anything was asked for; the same failure comes again and again.",
     "keep numbers instead of tensors (float(loss)); build models and datasets outside of loops; "
     "keras.backend.clear_session() between models, or a process for each: fitroom.isolated(train)(…).",
 )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
 from fitroom.units import format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.MESSAGE_LIMIT
 PAGE = page(

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import re
 
+from fitroom.patterns import Pattern
+
 _NAME = r"([A-Za-z_.][\w.\-/\\:]*)"
 # In the order of how much they tell. TensorFlow words them so from 0.6 to now.
 _NODES = (
     # A node that only receives is told where the failure arrived.
-    re.compile(
+    Pattern(
         rf"\[\[(?:\{{\{{function_node\s[^}}]*\}}\}}\s*)?(?:\{{\{{)?[Nn]ode:?\s+{_NAME}(?=[\s\]=}}])(?!\}}*\s*=\s*_(?:Recv|Send))"
     ),
-    re.compile(rf"Detected\s+at\s+node\s+['\"]?{_NAME}['\"]?\s+defined"),
-    re.compile(rf"requested\s+by\s+op\s+{_NAME}"),
-    re.compile(rf"Caused\s+by\s+op\s+u?['\"]{_NAME}['\"]"),
-    re.compile(rf"\{{\{{node\s+{_NAME}\}}\}}"),
-    re.compile(rf"in\s+order\s+to\s+run\s+{_NAME}"),
-    re.compile(r"\[Op:(?!__)(\w+)\]"),
-    re.compile(r"__wrapped__([A-Za-z]\w*?)_(?:device_|N_)"),
-    re.compile(r"op_name=\\?\"([^\"\\]{1,200})"),
+    Pattern(rf"Detected\s+at\s+node\s+['\"]?{_NAME}['\"]?\s+defined"),
+    Pattern(rf"requested\s+by\s+op\s+{_NAME}"),
+    Pattern(rf"Caused\s+by\s+op\s+u?['\"]{_NAME}['\"]"),
+    Pattern(rf"\{{\{{node\s+{_NAME}\}}\}}"),
+    Pattern(rf"in\s+order\s+to\s+run\s+{_NAME}"),
+    Pattern(r"\[Op:(?!__)(\w+)\]"),
+    Pattern(r"__wrapped__([A-Za-z]\w*?)_(?:device_|N_)"),
+    Pattern(r"op_name=\\?\"([^\"\\]{1,200})"),
 )
-_WRAPPERS = re.compile(
+_WRAPPERS = Pattern(
     r"^(?:StatefulPartitionedCall|PartitionedCall|gradient_tape|gradients?|gradients_\d+|training(?:_\d+)?|replica_\d+"
     r"|tower_\d+|loss|cond|while|body|model(?:_\d+)?|sequential(?:_\d+)?|functional(?:_\d+)?|jit\(.*\)|.*/jit)$",
     re.IGNORECASE,
 )
-_OPTIMIZERS = re.compile(
+_OPTIMIZERS = Pattern(
     r"(?:^|[/_])(?:Adam\w*|Nadam|RMSprop\w*|Adagrad\w*|Adadelta|Adamax|SGD|Momentum|Ftrl|Lion|Lamb|optimizer\w*)(?=$|/)",
     re.I,
 )
-_OPERATION = re.compile(
-    r"^(?:[A-Z][A-Za-z0-9]*(?:_\d+)?|[a-z]+_grad(?:_\d+)?|\w+_grad|strided_slice\w*|read|concat\w*)$"
-)
+_OPERATION = Pattern(r"^(?:[A-Z][A-Za-z0-9]*(?:_\d+)?|[a-z]+_grad(?:_\d+)?|\w+_grad|strided_slice\w*|read|concat\w*)$")
 
 
 def named(text: str) -> str | None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers import story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+from fitroom.patterns import Pattern
 from fitroom.units import GIB, format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.OTHER_PROCESS
 PAGE = page(
@@ -20,11 +25,10 @@ PAGE = page(
     "the limit in the allocator's statistics is far smaller than the card; 'Created device … with 300 MB memory'; free "
     "memory is a small part of total memory at the start; CUDA or its libraries cannot even be initialised; it ran "
     "yesterday.",
-    "nvidia-smi shows who it is: end that process, or restart the notebook's kernel. Where two have to share the "
-    "card, give "
-    "each a limit of its own: fitroom run --budget 4GiB train.py.",
+    "nvidia-smi shows who it is: end that process, or restart the notebook's kernel. Where two have to share the card, "
+    "give each a limit of its own: fitroom run --budget 4GiB train.py.",
 )
-_CANNOT_START = re.compile(r"failed initializing StreamExecutor|Blas \w+ launch failed|Failed to create session")
+_CANNOT_START = Pattern(r"failed initializing StreamExecutor|Blas \w+ launch failed|Failed to create session")
 
 
 def clues(facts: Facts) -> Iterator[Clue]:

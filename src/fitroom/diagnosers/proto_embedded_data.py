@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.PROTO_EMBEDDED_DATA
 PAGE = page(
     CAUSE,
     "Data or weights are embedded in a graph, which holds at most 2 GB",
-    "An array that a graph or tf.function uses becomes a constant in it, and a protocol buffer holds 2 GB at most. "
-    "So do "
-    "arrays in from_tensor_slices in a graph, weights that a function closes over, and layers too large to be "
+    "An array that a graph or tf.function uses becomes a constant in it, and a protocol buffer holds 2 GB at most. So "
+    "do arrays in from_tensor_slices in a graph, weights that a function closes over, and layers too large to be "
     "exported.",
     "'larger than 2GB', in ValueError; nothing says RESOURCE_EXHAUSTED. More memory does not help.",
-    "pass the data as an argument, feed it, or read it from files; keep weights in variables; make the dataset "
-    "outside of "
-    "the function.",
+    "pass the data as an argument, feed it, or read it from files; keep weights in variables; make the dataset outside "
+    "of the function.",
 )
 
 

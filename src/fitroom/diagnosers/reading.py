@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from fitroom import oom, oom_words
 from fitroom.core import Evidence, Footprint, Resource
 from fitroom.diagnosers import dump, ops
@@ -11,6 +9,7 @@ from fitroom.diagnosers.cleaning import printable
 from fitroom.diagnosers.facts import Facts
 from fitroom.diagnosers.failures import Failure, around, told_apart
 from fitroom.diagnosers.lines import Passage
+from fitroom.patterns import Pattern
 
 _EVIDENCE = 6  # lines
 _WIDTH = 300  # characters of a line of evidence
@@ -61,7 +60,7 @@ def _facts(passage: Passage, failures: list[Failure], number: int, footprint: Fo
     )
 
 
-_TELLING = re.compile(
+_TELLING = Pattern(
     r"requested\s+by\s+op|\bLimit:|(?<![A-Za-z])InUse:|Sum\s+Total\s+of\s+in-use|\[\[\{?\{?[Nn]ode|Detected at node"
     r"|\[Op:|rounded to \d+|LargestFreeBlock|memory_limit"
 )

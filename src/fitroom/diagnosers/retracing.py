@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.RETRACING
 PAGE = page(
     CAUSE,
     "A function is traced anew for every call",
     "Each trace of a tf.function is a graph that stays in memory. Python numbers and ever other shapes as arguments, "
-    "or a "
-    "function made in a loop, make a new one each time.",
+    "or a function made in a loop, make a new one each time.",
     "TensorFlow warns: '5 out of the last 5 calls to … triggered tf.function retracing'; the process grows while the "
-    "device "
-    "does not; steps are slow.",
+    "device does not; steps are slow.",
     "make the function once, outside of loops; pass tensors instead of Python numbers; give it an input_signature, or "
     "reduce_retracing=True; pad to some few shapes.",
 )

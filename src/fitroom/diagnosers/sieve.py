@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Protocol
 
 from fitroom.diagnosers.cleaning import cleaned
 from fitroom.diagnosers.lines import Line
+
+
+class Readable(Protocol):
+    """What can be read in pieces: a file, standard input."""
+
+    def read(self, size: int, /) -> bytes:
+        """As many bytes, or fewer; none at the end."""
+
 
 # What a failure does not do without: few and long words, because each is searched for by itself, and long ones faster.
 # An error that says none of this comes with a traceback, or ends the log.
@@ -34,7 +42,7 @@ _LAST = 4000  # lines
 _NUMBERS = b"0123456789abcdef"
 
 
-def worth_reading(stream: BinaryIO) -> Iterator[Line]:
+def worth_reading(stream: Readable) -> Iterator[Line]:
     """The lines of a log that may matter, in their order, each at most once."""
     budget = _MOST
     last: deque[Line] = deque(maxlen=_LAST)
@@ -63,7 +71,7 @@ class _Seen:
         return self._counts[kind] > (_FREE if b"Free  at " in raw else self._most)
 
 
-def _lines(stream: BinaryIO) -> Iterator[Line]:
+def _lines(stream: Readable) -> Iterator[Line]:
     seen = _Seen(_OFTEN)
     for number, raw in _raw_lines(stream):
         if seen.again(raw):
@@ -74,7 +82,7 @@ def _lines(stream: BinaryIO) -> Iterator[Line]:
                     yield Line(number, text)
 
 
-def _raw_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _raw_lines(stream: Readable) -> Iterator[tuple[int, bytes]]:
     """The lines around finds, at the beginning and at the end, with their numbers."""
     held = b""  # the last part of what was searched, for what is before a find; and what is not searched yet
     searched = told = 0  # places in it
@@ -110,7 +118,7 @@ def _raw_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         searched, told, counted, wanted = searched - cut, max(0, told - cut), counted - cut, max(0, wanted - cut)
 
 
-def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+def _pieces(stream: Readable) -> Iterator[tuple[bytes, bool]]:
     """The stream in pieces, the last of them marked. What PowerShell redirects is UTF-16."""
     piece = stream.read(PIECE)
     order = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(piece[:2])

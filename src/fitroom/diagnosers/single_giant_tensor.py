@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import sizes, story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
 from fitroom.units import GIB, MIB, format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.SINGLE_GIANT_TENSOR
 PAGE = page(
@@ -16,12 +21,10 @@ PAGE = page(
     "One tensor takes all of the memory",
     "A single tensor is larger than the memory, or nearly: every pair of N points, a dense layer on a flattened image, "
     "a one-hot coding of a large vocabulary, the whole dataset in one piece.",
-    "the product of the axes is gigabytes; the leading axis is far too long for a batch (400 000 × 40 × 40); two "
-    "axes are "
-    "the same long length; or some few chunks in the allocator's dump hold most of what is in use.",
+    "the product of the axes is gigabytes; the leading axis is far too long for a batch (400 000 × 40 × 40); two axes "
+    "are the same long length; or some few chunks in the allocator's dump hold most of what is in use.",
     "do not make it: go through it in pieces (tf.map_fn, a loop over rows), compute pairs block by block, look up "
-    "instead "
-    "of one-hot, pool before Flatten. Where the long axis is the samples, feed them in batches.",
+    "instead of one-hot, pool before Flatten. Where the long axis is the samples, feed them in batches.",
 )
 
 
@@ -55,7 +58,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
 
 
 def is_round_block(facts: Facts) -> bool:
-    """Whether XLA asked for a whole number of GiB, and many: the axes of tensors are round, sums of temporaries are not."""
+    """Whether XLA asked for many GiB to the dot: the axes of tensors are round, sums of temporaries are not."""
     size = facts.wanted or 0
     return facts.face == "xla-out-of-memory" and size > 32 * GIB and abs(size - round(size / GIB) * GIB) < size / 1000
 

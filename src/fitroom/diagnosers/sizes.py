@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from fitroom.diagnosers import story
-from fitroom.diagnosers.facts import Facts
 from fitroom.units import format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from fitroom.diagnosers.facts import Facts
 
 
 def needed(facts: Facts) -> int | None:

@@ -5,32 +5,36 @@ from __future__ import annotations
 import re
 
 from fitroom.diagnosers import ops
-from fitroom.diagnosers.facts import Facts
 from fitroom.oom_words import amount
+from fitroom.patterns import Pattern
 
-_BATCH = re.compile(r"\bbatch(?:[_ -]?size)?\s*(?:of|is|to|[=:])?\s*['\"]?(\d{1,6})\b(?!\.\d|/)", re.IGNORECASE)
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from fitroom.diagnosers.facts import Facts
+
+
+_BATCH = Pattern(r"\bbatch(?:[_ -]?size)?\s*(?:of|is|to|[=:])?\s*['\"]?(\d{1,6})\b(?!\.\d|/)", re.IGNORECASE)
 _MAX_BATCH = 16_384
-_INFERENCE = re.compile(
+_INFERENCE = Pattern(
     r"\b(?:predict|evaluate|inference|infer|generate|sample|embed|encode|transform)(?:_\w+)?\(|\.eval\(|\bin eval\b"
     r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|\binference\b|\bpredict\.py"
 )
-_TRAINING = re.compile(
-    r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer"
-)
-_EPOCH = re.compile(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
-_ROUND = re.compile(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
-_AFTER_ROUNDS = re.compile(
+_TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
+_EPOCH = Pattern(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
+_ROUND = Pattern(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
+_AFTER_ROUNDS = Pattern(
     r"\bafter\s+(?:about\s+)?(\d+)(?:/\d+)?\s+(?:trials|folds|runs|models|episodes|iterations|epochs)\b"
 )
-_FREE = re.compile(r"\bfree\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bFree memory:\s*([\d.]+\s?[KMGT]?i?B)")
-_TOTAL = re.compile(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:\s*([\d.]+\s?[KMGT]?i?B)")
-_CREATED = re.compile(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwith\s+(\d+)\s+MB\s+memory")
-_PROCESS = re.compile(r"^\|?\s*\d+\s+(?:N/A\s+N/A\s+)?\d+\s+(?:C|G|C\+G)\s+\S.*?(\d+)\s?MiB\s*\|?\s*$", re.MULTILINE)
-_SETTING = re.compile(
+_FREE = Pattern(r"\bfree\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bFree memory:\s*([\d.]+\s?[KMGT]?i?B)")
+_TOTAL = Pattern(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:\s*([\d.]+\s?[KMGT]?i?B)")
+_CREATED = Pattern(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwith\s+(\d+)\s+MB\s+memory")
+_PROCESS = Pattern(r"^\|?\s*\d+\s+(?:N/A\s+N/A\s+)?\d+\s+(?:C|G|C\+G)\s+\S.*?(\d+)\s?MiB\s*\|?\s*$", re.MULTILINE)
+_SETTING = Pattern(
     r"\bmemory_limit\s*=\s*(\d+)|per_process_gpu_memory_fraction\s*=?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
     r"|\b(allow_growth|set_memory_growth|XLA_PYTHON_CLIENT_PREALLOCATE)\b"
 )
-_RETRACING = re.compile(r"triggered tf\.function retracing|\bretracing\b")
+_RETRACING = Pattern(r"triggered tf\.function retracing|\bretracing\b")
 
 
 def batch(facts: Facts) -> int | None:
@@ -142,6 +146,6 @@ def retracings(facts: Facts) -> int:
     return len(_RETRACING.findall(facts.before + facts.words))
 
 
-def _first(pattern: re.Pattern[str], facts: Facts) -> int | None:
+def _first(pattern: Pattern, facts: Facts) -> int | None:
     match = pattern.search(facts.before) or pattern.search(facts.words)
     return amount(next(filter(None, match.groups()))) if match else None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.UNKNOWN
 PAGE = page(

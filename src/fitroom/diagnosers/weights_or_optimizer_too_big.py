@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import ops, sizes, story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.facts import Facts
 from fitroom.units import GIB, MIB, format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
 
 CAUSE = Cause.WEIGHTS_OR_OPTIMIZER_TOO_BIG
 PAGE = page(
@@ -18,13 +23,10 @@ PAGE = page(
     "its size, whatever the batch.",
     "it fails while the model is built, in the first update, or with a batch of 1; the operation is an initializer, an "
     "optimizer's (Adam, Momentum, Assign) or the gradient of a kernel; hardly anything was asked for, and the memory "
-    "was "
-    "full; several models are alive at once.",
+    "was full; several models are alive at once.",
     "find the layer that holds most (model.summary()): nearly always Flatten before Dense, or an Embedding. Pool "
-    "before "
-    "you flatten; a smaller vocabulary or width; an optimizer with fewer slots; mixed precision. Slices of the batch "
-    "do "
-    "not help.",
+    "before you flatten; a smaller vocabulary or width; an optimizer with fewer slots; mixed precision. Slices of the "
+    "batch do not help.",
 )
 
 
