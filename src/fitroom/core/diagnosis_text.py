@@ -139,8 +139,8 @@ def _facts(diagnosis: Diagnosis) -> list[Table]:
 
 def _lines(diagnosis: Diagnosis) -> list[Table]:
     lines = {_cut(_STAMP.sub("", one.text)): one.line for one in reversed(diagnosis.evidence)}
-    rows = [(f"line {line}" if line else "", words) for words, line in reversed(lines.items())]
-    return [_table(rows[:_EVIDENCE])]
+    in_order = sorted(lines.items(), key=lambda one: one[1] or 0)
+    return [_table([(f"line {line}" if line else "", words) for words, line in in_order[:_EVIDENCE]])]
 
 
 def _advice(diagnosis: Diagnosis, most: int = 9) -> list[Table]:
@@ -150,12 +150,7 @@ def _advice(diagnosis: Diagnosis, most: int = 9) -> list[Table]:
         if one.effect:
             rows.append(("", f"→ {one.effect}"))
         if one.code:
-            rows.append(
-                (
-                    "",
-                    f"$ {one.code}" if re.match(r"[A-Z_]+=\S+ |[a-z-]+ [\w./-]+|ulimit|nvidia", one.code) else one.code,
-                )
-            )
+            rows.append(("", f"$ {one.code}" if _COMMAND.match(one.code) else one.code))
     return [_table(rows)]
 
 

@@ -41,10 +41,11 @@ class Failure:
 
     @property
     def main(self) -> oom.Sign:
-        """The sign to go by: the first certain one, else the most telling one."""
+        """The sign to go by: the most telling one of the first line that is certain, else of all."""
         order = [face.code for face in oom.FACES]
         certain = [sign for sign in self.signs if sign.found.certain]
-        return certain[0] if certain else min(self.signs, key=lambda sign: order.index(sign.found.face))
+        signs = [sign for sign in certain if sign.found.evidence == certain[0].found.evidence] or self.signs
+        return min(signs, key=lambda sign: order.index(sign.found.face))
 
 
 def told_apart(passage: Passage) -> list[Failure]:

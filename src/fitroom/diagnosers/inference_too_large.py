@@ -29,7 +29,7 @@ PAGE = page(
 
 def clues(facts: Facts) -> Iterator[Clue]:
     """Where it happened."""
-    if not facts.resource.is_memory:
+    if not facts.resource.is_memory or facts.face == "numpy-array":
         return
     if story.is_inference(facts):
         yield Clue(4.5, "it happened in prediction or evaluation")
