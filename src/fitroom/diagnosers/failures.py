@@ -15,6 +15,7 @@ PROGRESS = Pattern(
 )
 _EXCEPTION = Pattern(r"(?:^|[\s.:`'\"(*])(?:\w+\.)*\w*(?:Error|Exception)\b(?:\s\([^)\n]{0,60}\))?\s*:")
 _BEFORE, _AFTER = 400, 160  # lines around the signs that belong to a failure
+_NEAR = 20_000  # characters before a sign in which progress is looked for
 _MOST = 50  # failures
 
 
@@ -73,8 +74,8 @@ def _take(sign: oom.Sign, found: list[Failure], passage: Passage) -> None:
     shape = oom_words.shape(passage.text[sign.start : sign.start + 300])
     axes = shape.axes if shape else ()
     for earlier in reversed(found[-8:]):
-        between = passage.text[earlier.signs[-1].start : sign.start]
-        goes_on = len(between) < 200_000 and PROGRESS.search(between) is not None
+        between = passage.text[max(earlier.signs[-1].start, sign.start - _NEAR) : sign.start]
+        goes_on = PROGRESS.search(between) is not None
         if not _same_resource(earlier, sign):
             continue
         if not goes_on and earlier is found[-1] and not _is_another(earlier, axes, passage, line):

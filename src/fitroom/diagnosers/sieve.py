@@ -36,8 +36,10 @@ _BEFORE, _AFTER = 32 << 10, 256 << 10  # bytes around a find; an allocator's dum
 _LONGEST = 16 << 10  # bytes of a line that are read in one go
 _OFTEN = 400  # as often a line is let through, whatever its numbers are
 _FINDS = 40  # as often a line counts as a find
+_FLOOD = 20_000  # as often it is looked at; from then on one in some kilobytes
+_KINDS = 50_000  # of lines that are told apart
 _FREE = 20_000  # the same for the free blocks in an allocator's dump: their sizes are wanted
-_MOST = 6 << 20  # bytes let through in all, after which only the last ones are
+_MOST = 3 << 20  # bytes let through in all, after which only the last ones are
 _LAST = 4000  # lines
 _NUMBERS = b"0123456789abcdef"
 
@@ -58,23 +60,22 @@ def worth_reading(stream: Readable) -> Iterator[Line]:
 class _Seen:
     """How often lines were seen that differ in their numbers only."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._counts: Counter[bytes] = Counter()
 
-    def again(self, raw: bytes) -> bool:
-        """Whether this line has been seen often enough."""
+    def count(self, raw: bytes) -> int:
+        """How often this line has been seen, with this time; once where too many kinds are there to tell."""
         kind = raw[:400].translate(None, _NUMBERS)[:100]
-        if len(self._counts) >= 50_000 and kind not in self._counts:
-            return False
+        if len(self._counts) >= _KINDS and kind not in self._counts:
+            return 1
         self._counts[kind] += 1
-        return self._counts[kind] > (_FREE if b"Free  at " in raw else self._most)
+        return self._counts[kind]
 
 
 def _lines(stream: Readable) -> Iterator[Line]:
-    seen = _Seen(_OFTEN)
+    seen = _Seen()
     for number, raw in _raw_lines(stream):
-        if seen.again(raw):
+        if seen.count(raw) > (_FREE if b"Free  at " in raw else _OFTEN):
             continue
         for start in range(0, len(raw) or 1, _LONGEST):
             for text in cleaned(raw[start : start + _LONGEST]):
@@ -88,7 +89,7 @@ def _raw_lines(stream: Readable) -> Iterator[tuple[int, bytes]]:
     searched = told = 0  # places in it
     number, counted = 1, 0  # of the line at the place `counted`
     wanted = _HEAD  # everything up to here is read
-    finds = _Seen(_FINDS)
+    finds = _Seen()
     for piece, is_last in _pieces(stream):
         buffer = held + piece
         limit = len(buffer) if is_last else _line_start(buffer, len(buffer) - _TAIL)
@@ -138,11 +139,14 @@ def _around_finds(buffer: bytes, start: int, limit: int, finds: _Seen) -> list[t
         place = buffer.find(needle, max(0, start - len(needle)), limit)
         while place >= 0:
             begin, end = _line_start(buffer, place), _line_end(buffer, place + len(needle))
-            if finds.again(buffer[max(begin, place - 200) : end]):
-                place = buffer.find(needle, end, limit)
-            else:
+            seen = finds.count(buffer[max(begin, place - 200) : end])
+            if seen <= _FINDS:
                 spans.append((place - _BEFORE, place + _AFTER))
                 place = buffer.find(needle, place + _AFTER // 2, limit)
+            else:
+                is_whole = buffer[end - 1 : end] == b"\n"
+                skipped = 0 if is_whole and seen < _FLOOD else _LONGEST
+                place = buffer.find(needle, end + skipped, limit)
     return spans
 
 
