@@ -8,7 +8,18 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-BENCHMARKS = ("startup", "run", "overhead", "first_step", "slices", "rescue", "recompute", "resume", "estimate")
+BENCHMARKS = (
+    "startup",
+    "run",
+    "overhead",
+    "first_step",
+    "slices",
+    "rescue",
+    "recompute",
+    "resume",
+    "estimate",
+    "diagnose",
+)
 
 
 def main(names: list[str]) -> int:

@@ -50,16 +50,20 @@ class Diagnose:
 def _diagnosed(log: str) -> Diagnosis:
     from pathlib import Path
 
+    from fitroom.supervisor.run_folder import RECORD
+
     if log == "-":
         return _of_stream(sys.stdin.buffer, "standard input")
     path = Path(log)
-    if path.is_dir():
-        return _of_run(path)
+    if path.is_dir() or path.name == RECORD:
+        return _of_run(path if path.is_dir() else path.parent)
     try:
         with path.open("rb") as file:
             return _of_stream(file, log)
     except OSError as error:
-        raise UsageError("Cannot read the log", received=f"{log} ({error.strerror})", hint=_near(path)) from None
+        raise UsageError(
+            "Cannot read the log", received=f"{_shown(log)} ({error.strerror})", hint=_near(path)
+        ) from None
 
 
 def _of_stream(stream: BinaryIO, name: str) -> Diagnosis:
@@ -68,7 +72,7 @@ def _of_stream(stream: BinaryIO, name: str) -> Diagnosis:
     counted = _Counted(stream)
     found = diagnosing.of_stream(counted)
     if counted.size == 0:
-        raise UsageError("The log is empty", received=name, hint="python train.py 2>&1 | tee train.log")
+        raise UsageError("The log is empty", received=_shown(name), hint="python train.py 2>&1 | tee train.log")
     return found
 
 
@@ -91,7 +95,7 @@ def _of_run(folder: Path) -> Diagnosis:
 
     if not (folder / RECORD).exists():
         expected = f"a log, or a folder with {RECORD}"
-        raise UsageError("This folder holds no run", received=str(folder), expected=expected)
+        raise UsageError("This folder holds no run", received=_shown(str(folder)), expected=expected)
     return diagnosing.of_record(Record.read(folder / RECORD))
 
 
@@ -102,4 +106,9 @@ def _near(path: Path) -> str:
     folder = path.parent
     there = [str(folder / one.name) for one in folder.iterdir()] if folder.is_dir() else []
     near = difflib.get_close_matches(str(path), there, 1)
-    return f"fitroom diagnose {near[0] if near else 'train.log, with the path of your log'}"
+    return f"fitroom diagnose {_shown(near[0]) if near else 'train.log, with the path of your log'}"
+
+
+def _shown(name: str) -> str:
+    """A name, harmless to a terminal."""
+    return name if name.isprintable() else ascii(name)

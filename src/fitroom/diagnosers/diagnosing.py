@@ -6,8 +6,9 @@ import dataclasses
 import io
 
 from fitroom import oom
-from fitroom.core import Cause, Diagnosis, Evidence, Footprint, Record, Remedy, Resource
+from fitroom.core import Cause, Diagnosis, Event, Evidence, Footprint, Record, Remedy, Resource
 from fitroom.diagnosers import CAUSES, sizes, story
+from fitroom.diagnosers.cleaning import printable
 from fitroom.diagnosers.facts import Facts
 from fitroom.diagnosers.lines import Passage
 from fitroom.diagnosers.reading import read
@@ -48,16 +49,31 @@ def of_stream(stream: Readable, footprint: Footprint | None = None) -> Diagnosis
 
 
 def of_record(record: Record) -> Diagnosis:
-    """The diagnosis of a run, by what its events say."""
-    lines = []
+    """The diagnosis of a run, by what its events say: steps that ran out, and deaths."""
+    steps, found = [], []
     for event in record.events:
-        words = event.data.get("evidence")
-        if event.kind in ("oom", "death", "ran_out", "isolated_death", "killed") and words:
-            samples = event.data.get("samples")
-            lines.append(f"batch_size={samples} {words}" if samples else str(words))
-        elif event.kind == "progress":
-            lines.append(f"step {event.data.get('steps')}")
-    return diagnose("\n".join(lines) or "nothing ran out")
+        words = str(event.data.get("evidence") or "")
+        if event.kind == "oom":
+            steps.append(f"batch_size={event.data.get('samples')} {words}")
+        elif event.kind == "progress" and steps:
+            steps.append(f"step {event.data.get('steps')}")
+        elif event.kind in ("death", "ran_out", "isolated_death"):
+            found.append(_of_death(event, words))
+    if steps or not found:
+        first = diagnose("\n".join(steps) or "nothing ran out")
+        found = [dataclasses.replace(first, others=()), *first.others, *found]
+    return dataclasses.replace(found[0], others=tuple(found[1:]))
+
+
+def _of_death(event: Event, words: str) -> Diagnosis:
+    """The diagnosis of a process that is known to have died of memory."""
+    said = diagnose(words)
+    if said.ran_out and said.evidence and oom.from_text(words) is not None:
+        return said
+    resource = str(event.data.get("resource") or Resource.HOST_MEMORY.value)
+    known = resource if resource in [one.value for one in Resource] else Resource.HOST_MEMORY.value
+    facts = Facts(Resource(known), str(event.data.get("face") or "sigkill"), True, words)
+    return dataclasses.replace(weighed(facts), evidence=(Evidence(printable(words)[:300]),))
 
 
 def _of_exception(error: BaseException, footprint: Footprint | None) -> Diagnosis:
@@ -71,12 +87,12 @@ def _of_exception(error: BaseException, footprint: Footprint | None) -> Diagnosi
         words.append(f"{type(current).__name__}: {current}")
         current = current.__cause__
     if decided is None:
-        return Diagnosis(Resource.NOT_EXHAUSTION, Cause.UNKNOWN, 1.0, evidence=(Evidence(words[0][:300]),))
+        return Diagnosis(Resource.NOT_EXHAUSTION, Cause.UNKNOWN, 1.0, evidence=(Evidence(printable(words[0])[:300]),))
     found = diagnose("\n".join(words), footprint)
     if found.resource is decided.resource:
         return found
     facts = Facts(decided.resource, decided.face, decided.certain, "\n".join(words), footprint=footprint)
-    return dataclasses.replace(weighed(facts), evidence=(Evidence(decided.evidence[:300]),))
+    return dataclasses.replace(weighed(facts), evidence=(Evidence(printable(decided.evidence)[:300]),))
 
 
 def weighed(facts: Facts) -> Diagnosis:
