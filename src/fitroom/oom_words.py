@@ -138,13 +138,14 @@ _ROUNDED = (
 def wanted(text: str) -> int | None:
     """How many bytes were asked for: the tensor that is named, or the number that is said."""
     tensor = shape(text)
-    if tensor is not None and (size := bytes_of(tensor)) is not None:
+    size = bytes_of(tensor) if tensor else None
+    if size is not None and not _XLA_SHAPE.search(text):
         return size
     for patterns in (_EXACT, _ROUNDED):
         found = [match for pattern in patterns if (match := pattern.search(text))]
         if found:
             return amount(min(found, key=lambda match: match.start())[1])
-    return None
+    return size  # XLA names buffers beside what it asked for
 
 
 def amount(words: str) -> int | None:

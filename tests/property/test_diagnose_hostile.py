@@ -120,14 +120,14 @@ HOSTILE = {
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_repeated_without_end_is_answered(unit: bytes) -> None:
     # A way that takes quadratic time would need hours for this.
-    check(diagnosing.of_stream(Endless(unit, 24 << 20, b"\nRESOURCE_EXHAUSTED: " + OOM.encode())))
+    check(diagnosing.of_stream(Endless(unit, 8 << 20, b"\nRESOURCE_EXHAUSTED: " + OOM.encode())))
 
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_memory_is_bounded_whatever_the_size(unit: bytes) -> None:
     tracemalloc.start()
     try:
-        diagnosing.of_stream(Endless(unit, 3 << 20))
+        diagnosing.of_stream(Endless(unit, 2 << 20))
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
     finally:
         tracemalloc.stop()

@@ -26,6 +26,8 @@ PAGE = page(
     "by themselves.",
 )
 
+_TEST_SETS = (5000, 10_000, 25_000, 50_000, 60_000)  # MNIST, CIFAR, IMDB
+
 
 def clues(facts: Facts) -> Iterator[Clue]:
     """Where it happened."""
@@ -38,6 +40,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
     elif facts.shape and len(facts.shape) >= 4 and facts.shape[0] >= 2000 and facts.shape[0] % 1000 == 0:
         if not ops.is_backward(facts.op or ""):
             yield Clue(4.5, f"{facts.shape[0]} samples at once: as many as a whole test set")
+    elif facts.shape and facts.shape[0] in _TEST_SETS and not ops.is_backward(facts.op or "") and facts.on_card:
+        yield Clue(2.8, f"{facts.shape[0]} samples at once: as many as a whole test set")
     elif facts.op == "Cast" and facts.face == "failed-to-allocate-memory" and facts.on_card:
         yield Clue(1.8, "data is converted in one piece, outside of a training step")
     elif (

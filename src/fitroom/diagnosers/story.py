@@ -23,6 +23,7 @@ _INFERENCE = Pattern(
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
 _EPOCH = Pattern(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
 _ROUND = Pattern(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
+_NUMBERED = Pattern(r"\b(?:sequential|model|functional|training)_(\d+)/")
 _AFTER_ROUNDS = Pattern(
     r"\bafter\s+(?:about\s+)?(\d+)(?:/\d+)?\s+(?:trials|folds|runs|models|episodes|iterations|epochs)\b"
 )
@@ -115,6 +116,11 @@ def rounds(facts: Facts) -> int:
     found = {int(one) for one in _ROUND.findall(facts.before[-200_000:] + facts.words) if len(one) < 7}
     said = [int(one) for one in _AFTER_ROUNDS.findall(facts.before[-20_000:] + facts.words) if len(one) < 7]
     return max(said or found) if said or len(found) > 1 or (found and max(found) > 2) else 0
+
+
+def models(facts: Facts) -> int:
+    """How many models the process had made, by how Keras numbers their names."""
+    return max((int(one) for one in _NUMBERED.findall(facts.op or "") if len(one) < 5), default=0)
 
 
 def free_at_start(facts: Facts) -> tuple[int, int] | None:
