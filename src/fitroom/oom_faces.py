@@ -224,7 +224,7 @@ FACES = (
         "python-memory-error",
         _HOST,
         r"(?<![A-Za-z])MemoryError\b|Cannot allocate memory|\bENOMEM\b|Not enough memory resources are available"
-        r"|insufficient shared memory \(shm\)",
+        r"|insufficient shared memory \(shm\)|\bout of shared memory\b",
         "Python, or a system call, got no memory from the host.",
     ),
     _face(

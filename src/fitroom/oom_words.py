@@ -31,7 +31,9 @@ _DEVICE = Pattern(
 )
 _COPY = Pattern(r"\bcopying\b|Dst tensor is not initialized", re.IGNORECASE)
 _ALLOCATOR = Pattern(
-    r"\bby\s+allocator\s+([\w.]*\w)|\bAllocator\s+\(([\w.]+)\)|BFCAllocator dump for\s+([\w.]+)", re.IGNORECASE
+    r"\bby\s+allocator\s+([\w.]*\w)|\bAllocator\s+\(([\w.]+)\)|BFCAllocator dump for\s+([\w.]+)"
+    r"|\b(\w+)\s+cuMemAllocAsync\s+failed",
+    re.IGNORECASE,
 )
 
 _KNOWN = Pattern(r"GPU_\d+_bfc")  # whatever was pasted right behind it

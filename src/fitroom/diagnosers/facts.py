@@ -53,7 +53,8 @@ class Facts:
     @property
     def on_card(self) -> bool:
         """Whether it was the memory of a GPU or TPU, or of an arena that stands for one."""
-        return self.resource in (Resource.GPU_MEMORY, Resource.TPU_MEMORY) or "bfc" in (self.allocator or "")
+        is_arena = "bfc" in (self.allocator or "") and "host" not in (self.allocator or "")
+        return self.resource in (Resource.GPU_MEMORY, Resource.TPU_MEMORY) or is_arena
 
     @cached_property
     def tensor_bytes(self) -> int | None:

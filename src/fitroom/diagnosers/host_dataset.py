@@ -55,7 +55,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(5.0, f"NumPy asked for {sizes.shape_words(facts)}")
     elif facts.face in ("notebook-host", "kernel-oom-kill", "sigkill", "windows-commit-limit"):
         yield Clue(3.0, "the host's memory was full, not the card's")
-    elif facts.face in ("python-memory-error", "bad-alloc", "torch-cpu"):
+    elif facts.face in ("python-memory-error", "bad-alloc", "torch-cpu", "allocator-ran-out"):
         yield Clue(2.0, "the host had no memory to give")
     if facts.op and _DATA_OPS.search(facts.op):
         yield Clue(4.0, f"{facts.op} is part of the input pipeline")

@@ -38,7 +38,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
         return
     done, rounds = story.epochs(facts), story.rounds(facts)
     if done >= 1:
-        yield Clue(2.5 + 0.5 * (done >= 3), f"{done} epochs had gone well")
+        yield Clue(5.0 if done >= 3 else 2.5, f"{done} epoch{'s' * (done > 1)} had gone well")
     if rounds >= 2:
         yield Clue(4.0, f"it is round {rounds} of a loop")
     if story.models(facts) >= 8:

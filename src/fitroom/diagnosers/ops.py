@@ -31,7 +31,9 @@ _OPTIMIZERS = Pattern(
     r"(?:^|[/_])(?:Adam\w*|Nadam|RMSprop\w*|Adagrad\w*|Adadelta|Adamax|SGD|Momentum|Ftrl|Lion|Lamb|optimizer\w*)(?=$|/)",
     re.I,
 )
-_OPERATION = Pattern(r"^(?:[A-Z][A-Za-z0-9]*(?:_\d+)?|[a-z]+_grad(?:_\d+)?|\w+_grad|strided_slice\w*|read|concat\w*)$")
+_OPERATION = Pattern(
+    r"^(?:[A-Z][A-Za-z0-9]*(?:_\d+)?|[a-z]+_grad(?:_\d+)?|\w+_grad|strided_slice\w*|embedding_lookup\w*|read|concat\w*)$"
+)
 
 
 def named(text: str) -> str | None:

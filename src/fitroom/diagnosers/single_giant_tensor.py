@@ -33,6 +33,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if not facts.resource.is_memory:
         return
     shape, size = facts.shape or (), facts.tensor_bytes or 0
+    if _is_copied_whole(facts):
+        yield Clue(1.8, "data goes to the device in one piece")
     if is_round_block(facts):
         yield Clue(3.2, f"XLA asked for {format_bytes(size)} to the dot: one tensor, not the sum of a step")
     if facts.face in ("numpy-array", "xla-out-of-memory") and not shape:
@@ -57,6 +59,11 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(5.0, f"{held.number} {words} {total} of what is in use; the tensor that failed is the victim")
 
 
+def _is_copied_whole(facts: Facts) -> bool:
+    """Whether data was on its way to the device, in an operation of its own."""
+    return (facts.op or "").lstrip("_") == "EagerConst" and facts.on_card and not facts.shape
+
+
 def is_round_block(facts: Facts) -> bool:
     """Whether XLA asked for many GiB to the dot: the axes of tensors are round, sums of temporaries are not."""
     size = facts.wanted or 0
@@ -73,6 +80,12 @@ def advice(facts: Facts) -> Iterator[Advice]:
             f"a cache",
             f"{format_bytes(held.number * held.size)} come free; what failed needs {sizes.shape_words(facts)}",
             'with tf.device("CPU:0"): dataset = tf.data.Dataset.from_tensor_slices(…).batch(32)',
+        )
+    elif _is_copied_whole(facts):
+        yield Advice(
+            "Leave the data on the host, and copy a batch at a time",
+            "fit puts whole arrays on the device; a batch is a small part of them",
+            'with tf.device("CPU:0"): dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)',
         )
     elif story.is_weight(facts) or (len(shape) == 2 and facts.op and "MatMul" in facts.op):
         yield Advice(
