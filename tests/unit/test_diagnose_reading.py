@@ -168,7 +168,7 @@ def test_a_copy_lacks_room_at_its_end() -> None:
         (
             "Allocation (size=2147) would exceed memory (size=1717) :: #a [shape = 'f32[3,4]{1,0}'",
             "tpu_memory",
-            48,
+            2147,
             1717,
         ),
         (
