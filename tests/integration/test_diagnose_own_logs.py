@@ -44,7 +44,8 @@ def test_a_log_of_our_own_is_diagnosed(python: Run, fitroom: Run, name: str) -> 
 def test_a_card_that_others_hold_is_told(fitroom: Run) -> None:
     """No GPU here: the words are TensorFlow's, of a process that came second."""
     log = (
-        "I gpu_device.cc:1] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 257 MB memory:  -> device: 0\n"
+        "I gpu_device.cc:1] Created device "
+        "/job:localhost/replica:0/task:0/device:GPU:0 with 257 MB memory:  -> device: 0\n"
         "ResourceExhaustedError: OOM when allocating tensor with shape[32,64,112,112] and type float on "
         "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
     )

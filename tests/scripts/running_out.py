@@ -6,6 +6,7 @@ What they write to standard output and error is a log as users have it.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -72,7 +73,7 @@ def fd_limit() -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    kept = [open("/dev/null") for _ in range(100)]  # noqa: SIM115
+    kept = [Path("/dev/null").open() for _ in range(100)]  # noqa: SIM115
     print(len(kept))
 
 

@@ -130,7 +130,11 @@ def _facts(diagnosis: Diagnosis) -> list[Table]:
     elif limit is not None:
         rows.append(("limit", format_bytes(limit)))
     if diagnosis.largest_free_bytes is not None:
-        share = f", {diagnosis.fragmentation:.0%} of what is free is in smaller ones" if diagnosis.fragmentation else ""
+        share = (
+            f", {diagnosis.fragmentation:.0%} of what is free is in smaller ones"
+            if (diagnosis.fragmentation or 0) >= 0.01
+            else ""
+        )
         rows.append(("free", f"the largest block is {format_bytes(diagnosis.largest_free_bytes)}{share}"))
     if diagnosis.times > 1:
         rows.append(("times", str(diagnosis.times)))
