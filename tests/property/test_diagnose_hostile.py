@@ -65,21 +65,24 @@ def test_what_is_cleaned_holds_no_control_characters(text: str) -> None:
     assert not OBEYED.search(printable(text))
 
 
-@given(st.integers(1, 60), st.integers(0, 3000), st.sampled_from([1, 7, 64, 1000]))
-def test_finds_do_not_depend_on_how_a_log_is_cut_into_pieces(lines: int, place: int, piece: int) -> None:
-    content = b"".join(b"line %d of a healthy training\n" % n for n in range(lines)) + b"x" * place + b"\n"
-    content += b"Traceback (most recent call last):\n" + OOM.encode() + b"\n" + content
-    kept = (sieve.PIECE, sieve._BEFORE, sieve._AFTER, sieve._HEAD, sieve._TAIL)
-    try:
-        sieve.PIECE, sieve._BEFORE, sieve._AFTER, sieve._HEAD, sieve._TAIL = piece, 60, 300, 10, 10
-        found = list(sieve.worth_reading(io.BytesIO(content)))
-    finally:
-        sieve.PIECE, sieve._BEFORE, sieve._AFTER, sieve._HEAD, sieve._TAIL = kept
-    there = content.decode().split("\n")
-    assert any(OOM in line.text for line in found)
-    assert [line.number for line in found] == sorted(line.number for line in found)
-    for line in found:
-        assert line.text.strip() in there[line.number - 1]
+@given(
+    st.lists(st.sampled_from(["", "Traceback (most recent call last):", "x" * 30, OOM, "step 3"]), max_size=60),
+    st.sampled_from([1, 7, 64, 1000]),
+    st.sampled_from([(20, 30, 0, 0), (60, 300, 10, 10), (300, 30, 100, 5)]),
+)
+def test_finds_do_not_depend_on_how_a_log_is_cut_into_pieces(
+    words: list[str], piece: int, sizes: tuple[int, int, int, int]
+) -> None:
+    there = [f"line {number} {word}" for number, word in enumerate(words, 1)]
+    names = ("PIECE", "_BEFORE", "_AFTER", "_HEAD", "_TAIL")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in zip(names, (piece, *sizes), strict=True):
+            patch.setattr(sieve, name, size)
+        found = list(sieve.worth_reading(io.BytesIO("\n".join(there).encode())))
+    numbers = [line.number for line in found]
+    assert numbers == sorted(set(numbers))
+    assert all(line.text == there[line.number - 1] for line in found)
+    assert {number for number, word in enumerate(words, 1) if "Trace" in word or word == OOM} <= set(numbers)
 
 
 class Endless:

@@ -25,9 +25,10 @@ class Readable(Protocol):
 # What a failure does not do without: few and long words, because each is searched for by itself, and long ones faster.
 # An error that says none of this comes with a traceback, or ends the log.
 NEEDLES = (
-    b"ut of memory", b"RESOURCE_EXHAUSTED", b"OOM when allocating", b"Traceback (most recent call last)", b"Killed",
-    b"terminate called after throwing", b"Sum Total of in-use chunks",
+    b"ut of memory", b"RESOURCE_EXHAUSTED", b"OOM when allocating tensor with shape[", b" Killed ",
+    b"Traceback (most recent call last)", b"terminate called after throwing an instance of '",
 )  # fmt: skip
+LATER = (b"Sum Total of in-use chunks",)  # the end of an allocator's dump: only where one has begun
 
 PIECE = 1 << 20  # bytes read at a time
 _HEAD = 128 << 10  # always read: what the start of a program says of its devices
@@ -62,6 +63,10 @@ class _Seen:
 
     def __init__(self) -> None:
         self._counts: Counter[bytes] = Counter()
+
+    def any(self) -> bool:
+        """Whether there was anything to count."""
+        return bool(self._counts)
 
     def count(self, raw: bytes) -> int:
         """How often this line has been seen, with this time; once where too many kinds are there to tell."""
@@ -112,7 +117,7 @@ def _raw_lines(stream: Readable) -> Iterator[tuple[int, bytes]]:
                 number -= not buffer[start:end].endswith(b"\n")
                 counted = told = max(told, end)
             searched = limit
-        cut = max(0, searched - _BEFORE)
+        cut = _line_start(buffer, searched - _BEFORE)
         number += buffer.count(b"\n", counted, max(cut, counted))
         counted = max(cut, counted)
         held = buffer[cut:]
@@ -134,7 +139,7 @@ def _pieces(stream: Readable) -> Iterator[tuple[bytes, bool]]:
 def _around_finds(buffer: bytes, start: int, limit: int, finds: _Seen) -> list[tuple[int, int]]:
     """The spans around needles, but for those in lines that have been found often enough."""
     spans = []
-    for needle in NEEDLES:
+    for needle in (*NEEDLES, *LATER) if finds.any() else NEEDLES:
         # A needle may lie across the place up to which was searched before.
         place = buffer.find(needle, max(0, start - len(needle)), limit)
         while place >= 0:
@@ -168,5 +173,8 @@ def _line_start(buffer: bytes, place: int) -> int:
 
 
 def _line_end(buffer: bytes, place: int) -> int:
+    """The end of the line at a place, or the place itself where the line is very long."""
     found = buffer.find(b"\n", max(0, place - 1), place + _LONGEST)
-    return found + 1 if found >= 0 else place
+    if found >= 0:
+        return found + 1
+    return place if place + _LONGEST < len(buffer) else len(buffer)
