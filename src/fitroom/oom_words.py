@@ -7,8 +7,8 @@ a line break, because people paste wrapped text.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
 
 from fitroom.core import Resource
 from fitroom.errors import UnitError
@@ -16,7 +16,8 @@ from fitroom.patterns import Pattern
 from fitroom.units import parse_bytes
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape:
     """A tensor that is named: its axes, and its type as the message words it, if it does."""
 
     axes: tuple[int, ...]

@@ -6,7 +6,7 @@ import pytest
 
 from fitroom.core import Cause, Resource
 from fitroom.diagnosers import CAUSES
-from fitroom.diagnosers.cause import CauseFile
+from fitroom.diagnosers.cause_file import CauseFile
 from fitroom.diagnosers.facts import Facts
 
 

@@ -10,9 +10,9 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 _HOMES = {
-    "Advice": "diagnosis",
+    "Advice": "advice",
     "Budget": "budget",
-    "Cause": "diagnosis",
+    "Cause": "cause",
     "Diagnosis": "diagnosis",
     "Event": "record",
     "Evidence": "diagnosis",
@@ -31,8 +31,10 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from fitroom.core.advice import Advice
     from fitroom.core.budget import Budget
-    from fitroom.core.diagnosis import Advice, Cause, Diagnosis, Evidence
+    from fitroom.core.cause import Cause
+    from fitroom.core.diagnosis import Diagnosis, Evidence
     from fitroom.core.finding import Finding, Fix
     from fitroom.core.footprint import Footprint, LayerBytes, Parts
     from fitroom.core.page import Page

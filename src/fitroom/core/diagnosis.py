@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from fitroom.core import diagnosis_text
+from fitroom.core.advice import Advice
+from fitroom.core.cause import Cause
 from fitroom.core.noun import Noun
 from fitroom.core.remedy import Remedy
 from fitroom.core.resource import Resource
@@ -16,47 +17,12 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 
-class Cause(str, Enum):
-    """Why it ran out."""
-
-    BATCH_OR_ACTIVATIONS = "batch_or_activations"
-    WEIGHTS_OR_OPTIMIZER_TOO_BIG = "weights_or_optimizer_too_big"
-    SINGLE_GIANT_TENSOR = "single_giant_tensor"
-    FRAGMENTATION = "fragmentation"
-    OTHER_PROCESS = "other_process"
-    LEAK_OVER_ITERATIONS = "leak_over_iterations"
-    RETRACING = "retracing"
-    HOST_DATASET = "host_dataset"
-    PROTO_EMBEDDED_DATA = "proto_embedded_data"
-    GPU_PREALLOCATION_OR_GROWTH = "gpu_preallocation_or_growth"
-    DISK_FULL = "disk_full"
-    FD_LIMIT = "fd_limit"
-    MESSAGE_LIMIT = "message_limit"
-    INFERENCE_TOO_LARGE = "inference_too_large"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True)
 class Evidence:
     """A line that a diagnosis rests on; `line` counts from 1, None where there is no file."""
 
     text: str
     line: int | None = None
-
-
-@dataclass(frozen=True)
-class Advice:
-    """One thing to do.
-
-    Attributes:
-        what: what to do, in words.
-        effect: what it is expected to bring, with numbers where the evidence allows them.
-        code: the code or command for it; empty where there is none.
-    """
-
-    what: str
-    effect: str = ""
-    code: str = ""
 
 
 @dataclass(frozen=True, repr=False)

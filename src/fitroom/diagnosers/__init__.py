@@ -28,7 +28,7 @@ from fitroom.diagnosers import (
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from fitroom.diagnosers.cause import CauseFile
+    from fitroom.diagnosers.cause_file import CauseFile
 
 # Where clues weigh the same, the first one counts.
 CAUSES: tuple[CauseFile, ...] = (

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.BATCH_OR_ACTIVATIONS
 PAGE = page(
     CAUSE,
-    "The batch, or what its samples turn into, is too large",
     "What layers make of a batch is kept until the way back has used it. That memory grows with the batch, the "
     "resolution, the length of sequences and the number of channels; weights do not.",
     "the tensor that failed begins with the batch, often 64 × 112 × 112 × 64 or the like; it fails in the first step "

@@ -1,20 +1,14 @@
-"""What a file for a cause has: the page that explains it, the clues that speak for it, and what to do about it."""
+"""What the files of causes are made of: clues, and a page."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
 
-from fitroom.core import Advice, Cause, Page
-
-TYPE_CHECKING = False
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fitroom.diagnosers.facts import Facts
+from fitroom.core import Cause, Page
 
 
-class Clue(NamedTuple):
+@dataclass(frozen=True)
+class Clue:
     """Something that speaks for a cause.
 
     Attributes:
@@ -26,23 +20,7 @@ class Clue(NamedTuple):
     why: str
 
 
-class CauseFile(Protocol):
-    """What the module of a cause offers."""
-
-    CAUSE: Cause
-    PAGE: Page
-
-    def clues(self, facts: Facts) -> Iterator[Clue]:
-        """What speaks for it."""
-
-    def advice(self, facts: Facts) -> Iterator[Advice]:
-        """What to do, best first."""
-
-    def futile(self, facts: Facts) -> Iterator[str]:
-        """What will not help."""
-
-
-def page(cause: Cause, title: str, what: str, signs: str, todo: str) -> Page:
+def page(cause: Cause, what: str, signs: str, todo: str) -> Page:
     """The page of a cause, in the order in which one reads it."""
     text = f"What it is: {what}\n\nHow to recognise it: {signs}\n\nWhat to do: {todo}"
-    return Page(cause.value, "cause", title, text)
+    return Page(cause.value, "cause", cause.words, text)

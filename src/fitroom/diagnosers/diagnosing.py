@@ -124,7 +124,7 @@ def weighed(facts: Facts) -> Diagnosis:
         in_use_bytes=facts.in_use,
         largest_free_bytes=arena.largest_free if arena else None,
         fragmentation=arena.fragmentation if arena else None,
-        summary=_summary(facts, best.PAGE.title),
+        summary=_summary(facts, best.CAUSE.words),
         why=why[best.CAUSE],
         alternatives=tuple(others[:_ALTERNATIVES]),
         remedies=_remedies(facts, best.CAUSE),

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.DISK_FULL
 PAGE = page(
     CAUSE,
-    "The disk is full",
     "A file could not be written. TensorFlow calls it ResourceExhaustedError, and hangs its out-of-memory hint on.",
     "'No space left on device' or 'Disk quota exceeded', with a path before it.",
     "free room, or write caches, checkpoints and summaries elsewhere; keep the last checkpoints only; save seldom.",

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.FD_LIMIT
 PAGE = page(
     CAUSE,
-    "Too many open files",
     "The process holds as many files, pipes and sockets as it may. Workers of data loaders, interleave over many "
     "files, and files that are never closed use them up.",
     "'Too many open files', as OSError or ResourceExhaustedError.",

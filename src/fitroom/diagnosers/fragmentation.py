@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.FRAGMENTATION
 PAGE = page(
     CAUSE,
-    "Enough is free, but not in one piece",
     "The allocator cuts its memory into chunks and cannot move those in use. Tensors of ever other sizes leave gaps "
     "that no larger tensor fits into.",
     "limit - in use is larger than what was asked for, and the largest free block is smaller. TensorFlow's sentence "

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.GPU_PREALLOCATION_OR_GROWTH
 PAGE = page(
     CAUSE,
-    "Preallocation, growth, or a limit that the program sets",
     "TensorFlow and JAX take most of the card at the start. CUDA's libraries (cuDNN, cuBLAS) then find nothing left "
     "for themselves, or a memory limit in the script is the wall, not the card.",
     "could not create cudnn handle, ALLOC_FAILED, 'Failed to allocate N bytes for new constant'; memory_limit, "

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.HOST_DATASET
 PAGE = page(
     CAUSE,
-    "The data are held in the host's memory, and do not fit",
     "The host's RAM, or the container's share of it, is full of data: arrays read whole, a copy in float64, one-hot "
     "labels, cache() without a file, a shuffle buffer of full images.",
     "NumPy cannot allocate an array; the kernel, the container or the notebook's host killed the process; TensorFlow "

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.INFERENCE_TOO_LARGE
 PAGE = page(
     CAUSE,
-    "Too many samples at once in prediction or evaluation",
     "The whole test set, or far more samples than in training, goes through the model in one piece. Nothing has to be "
     "kept for a way back, but one layer's output for all of them is too much.",
     "training went well and evaluation fails; the leading axis is the size of the test set; predict, evaluate or eval "

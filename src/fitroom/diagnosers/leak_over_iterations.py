@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.LEAK_OVER_ITERATIONS
 PAGE = page(
     CAUSE,
-    "Each round keeps some memory, until it is full",
     "Something holds on to tensors, models or graphs from round to round: losses kept in a list, a model built anew in "
     "a loop, operations added to a graph, outputs that stay on the device.",
     "it runs well for a while, and fails in a later epoch, trial or fold, in a step like all those before; hardly "

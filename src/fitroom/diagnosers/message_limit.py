@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.MESSAGE_LIMIT
 PAGE = page(
     CAUSE,
-    "A message is larger than its channel allows",
     "gRPC refuses messages above a limit, 4 MiB unless told otherwise, and calls it RESOURCE_EXHAUSTED.",
     "'Received message larger than max (N vs. M)'.",
     "send less at a time, or raise max_receive_message_length and max_send_message_length on both sides.",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.OTHER_PROCESS
 PAGE = page(
     CAUSE,
-    "Another process holds the card's memory",
     "A GPU's memory is shared by all processes on it, and TensorFlow takes nearly all of it when it starts. A notebook "
     "whose kernel still runs, a second training, a crashed process that did not end: the next one gets the rest.",
     "the limit in the allocator's statistics is far smaller than the card; 'Created device … with 300 MB memory'; free "

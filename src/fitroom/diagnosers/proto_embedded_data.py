@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.PROTO_EMBEDDED_DATA
 PAGE = page(
     CAUSE,
-    "Data or weights are embedded in a graph, which holds at most 2 GB",
     "An array that a graph or tf.function uses becomes a constant in it, and a protocol buffer holds 2 GB at most. So "
     "do arrays in from_tensor_slices in a graph, weights that a function closes over, and layers too large to be "
     "exported.",

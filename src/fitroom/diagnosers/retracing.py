@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.RETRACING
 PAGE = page(
     CAUSE,
-    "A function is traced anew for every call",
     "Each trace of a tf.function is a graph that stays in memory. Python numbers and ever other shapes as arguments, "
     "or a function made in a loop, make a new one each time.",
     "TensorFlow warns: '5 out of the last 5 calls to … triggered tf.function retracing'; the process grows while the "

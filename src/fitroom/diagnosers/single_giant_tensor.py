@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.SINGLE_GIANT_TENSOR
 PAGE = page(
     CAUSE,
-    "One tensor takes all of the memory",
     "A single tensor is larger than the memory, or nearly: every pair of N points, a dense layer on a flattened image, "
     "a one-hot coding of a large vocabulary, the whole dataset in one piece.",
     "the product of the axes is gigabytes; the leading axis is far too long for a batch (400 000 × 40 × 40); two axes "

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.UNKNOWN
 PAGE = page(
     CAUSE,
-    "The words do not tell why",
     "Something ran out, or looks like it, and what is there of the log fits several causes.",
     "no tensor, no operation and no statistics are named.",
     "keep the whole log (2>&1 | tee train.log): TensorFlow writes its allocator's dump to standard error, unless "

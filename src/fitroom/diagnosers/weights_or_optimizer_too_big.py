@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 CAUSE = Cause.WEIGHTS_OR_OPTIMIZER_TOO_BIG
 PAGE = page(
     CAUSE,
-    "The weights, their gradients or the optimizer's slots are too large",
     "Every weight is there once for itself, once for its gradient, and with Adam twice more for the slots: four times "
     "its size, whatever the batch.",
     "it fails while the model is built, in the first update, or with a batch of 1; the operation is an initializer, an "
