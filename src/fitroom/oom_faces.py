@@ -54,7 +54,7 @@ HARMLESS = Pattern(
     r"Allocator\s+\([^)\n]+\)\s+ran\s+out\s+of\s+memory\s+trying\s+to\s+allocate\s+([\d.]+\s?\w+)"
     r"(?:(?!\bAllocator\b)[\s\S]){0,160}?not\s+a\s+failure[^\n]*"
     r"|Allocation\s+of\s+(\d+)\s+exceeds\s+\d+%\s+of\s+(?:free\s+)?system\s+memory"
-    r"|failed\s+to\s+alloc(?:ate)?\s+(?:[\d.]+\s?\w+\s+\()?(\d+)\s+bytes\)?\s+(?:from\s+device|on\s+host)[^\n]{0,20}"
+    r"|failed\s+to\s+alloc(?:ate)?\s+(?:[\d.]+\s?\w+\s+\()?(\d+)\s+bytes\)?\s+(?:from\s+device|on\s+host)[^\n]{0,40}"
     r"CUDA_ERROR_OUT_OF_MEMORY[^\n]*"
 )
 
@@ -118,7 +118,8 @@ FACES = (
     _face(
         "xla-out-of-memory",
         None,
-        r"Out\s+of\s+memory\s+(?:while\s+trying\s+to\s+allocate|allocating)\s+[\d.]+"
+        r"\b[Oo]ut\s+of\s+memory\s+(?:while\s+trying\s+to\s+allocate|allocating)\s+[\d.]+"
+        r"|Out\s+of\s+memory\s+trying\s+to\s+allocate\s+[\d.]+"
         r"|Failed\s+to\s+allocate\s+request\s+for\s+[\d.]+",
         "A program that XLA compiled asked for its block of temporaries, and there was no room for it.",
     ),
@@ -250,7 +251,8 @@ FACES = (
     _face(
         "card-refused-little",
         _GPU,
-        r"failed to allocate (?:\d|[12]\d)(?:\.\d+)?M \(\d+ bytes\) from device: CUDA_ERROR_OUT_OF_MEMORY"
+        r"failed to allocate (?:(?:\d|[12]\d)(?:\.\d+)?Mi?B?|[\d.]+(?:Ki?B?|B)) \(\d+ bytes\) from device: "
+        r"[^\n]{0,30}CUDA_ERROR_OUT_OF_MEMORY"
         r"(?![\s\S]{0,4000}(?:Epoch|\d+/\d+ \[|loss:))",
         "The card refused even some few MiB: it is full, of this process or of others.",
         certain=False,
@@ -265,7 +267,9 @@ FACES = (
     _face(
         "resource-exhausted",
         None,
-        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted)\b:?[^\n]{0,200}(?:allocat|memory|OOM)"
+        # A piece of the card that was refused, and a smaller one tried, is called so, too.
+        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted)\b(?!(?:\s*:)+\s*CUDA_ERROR)"
+        r"[^\n]{0,200}(?:allocat|memory|OOM)"
         r"|CUDA_ERROR_OUT_OF_MEMORY(?=\W[^\n]{0,200}\n\s*(?:Traceback|Aborted|Segmentation|\Z))",
         "The runtime says that a resource ran out, in words that this release does not know.",
         certain=False,

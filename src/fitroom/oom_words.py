@@ -84,7 +84,7 @@ _SIZES = {
 
 
 # Keras tells the inputs of the layer that failed: those of an operation by element are as large as its result.
-_KERAS_INPUT = Pattern(r"\binputs?=tf\.Tensor\(shape=\((\d+(?:,\s*\d+)*),?\),\s*dtype=(\w+)")
+_KERAS_INPUT = Pattern(r"\b\w+=tf\.Tensor\(shape=\((\d+(?:,\s*\d+)*),?\),\s*dtype=(\w+)")
 _BY_ELEMENT = Pattern(
     r"\[Op:(?:Sigmoid|Relu6?|Tanh|Elu|Selu|LeakyRelu|Softplus|Softsign|Softmax|Exp|Erfc?|Square|Sqrt|Rsqrt|Neg|Mul|AddV2|Sub"
     r"|RealDiv|Maximum|Minimum|Identity)\]"

@@ -42,6 +42,7 @@ LOGS: list[tuple[str, str]] = [
     ("single_giant_tensor", oom("22436962,512", ON_CPU, more="[[node gradient_tape/m/dense/MatMul/MatMul]]")),
     ("single_giant_tensor", dump(40 * G, 39 * G, (2, 12 * G), (4, G // 2)) + oom("32,256,62,62")),
     ("single_giant_tensor", oom("1,96,270,480,64")),
+    ("single_giant_tensor", "RESOURCE_EXHAUSTED: Out of memory while trying to\n allocate 19.59GiB. [executable_name='jit_concatenate']"),
     ("fragmentation", dump(8 * G, 5 * G, free=G // 2, pool=8 * G) + oom("64,128,128,256")),
     ("fragmentation", "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 10.00 GiB total capacity; 5.00 GiB already "
      "allocated; 0.5 GiB free; 9.00 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try"),
@@ -57,6 +58,7 @@ LOGS: list[tuple[str, str]] = [
     ("gpu_preallocation_or_growth", "CUBLAS_STATUS_ALLOC_FAILED"),
     ("gpu_preallocation_or_growth", "INTERNAL: Failed to allocate 2359296 bytes for new constant"),
     ("gpu_preallocation_or_growth", "tf.config.LogicalDeviceConfiguration(memory_limit=64)\n" + oom("64,10")),
+    ("gpu_preallocation_or_growth", "failed to allocate 2.2KiB (2304 bytes) from device: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out"),
     ("leak_over_iterations", "\n".join(f"Epoch {n}/50\n9/9 - 1s - loss: 0.1" for n in range(1, 8)) + "\n" + oom("32,128")),
     ("leak_over_iterations", "Trial 1\nTrial 2\nTrial 3\n" + oom("32,128,128")),
     ("leak_over_iterations", dump(G // 2, G // 2 - 9, largest=400_000) + "\nEpoch 3/9\n" + oom("32,30,30,1")),

@@ -37,6 +37,8 @@ HEALTHY = {
     "ten percent": "W cpu_allocator_impl.cc:82] Allocation of 1866204960 exceeds 10% of free system memory.\n" * 30 + KERAS3,
     "first piece refused": "E cuda_driver.cc:924] failed to allocate 10.09G (10830902272 bytes) from device: "
     "CUDA_ERROR_OUT_OF_MEMORY\n968/968 [==============================] - 15s 15ms/step\n",
+    "first piece refused, new words": "I cuda_driver.cc:1193] failed to allocate 10.09GiB (10830902272 bytes) from device: "
+    "RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory\nEpoch 1/3\n3/3 [===] - 1s - loss: 0.1\n",
     "shuffle buffer": "I shuffle_dataset_op.cc:97] Filling up shuffle buffer (this may take a while): 1034 of 10000\n"
     "I shuffle_dataset_op.cc:135] Shuffle buffer filled.\n" + KERAS3,
     "hint": "Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom\n",

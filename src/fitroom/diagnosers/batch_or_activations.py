@@ -5,7 +5,7 @@ from __future__ import annotations
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import ops, sizes, story
 from fitroom.diagnosers.cause import Clue, page
-from fitroom.diagnosers.single_giant_tensor import is_round_block
+from fitroom.diagnosers.single_giant_tensor import is_one_operation, is_round_block
 from fitroom.units import format_bytes
 
 TYPE_CHECKING = False
@@ -47,7 +47,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, f"its leading axis, {facts.shape[0]}, looks like samples times something")
     elif rank == 2 and facts.shape and not story.is_weight(facts) and facts.on_card and not facts.is_giant():
         yield Clue(1.0, "rows of a matrix grow with the samples")
-    if facts.face in ("xla-out-of-memory", "hbm-exceeded") and not facts.is_tiny() and not is_round_block(facts):
+    is_step = not facts.is_tiny() and not is_round_block(facts) and not is_one_operation(facts)
+    if facts.face in ("xla-out-of-memory", "hbm-exceeded") and is_step:
         yield Clue(1.5, "XLA asks for what a whole step needs in one block")
     if facts.op and ops.is_backward(facts.op) and not story.is_weight(facts) and facts.on_card:
         yield Clue(0.5, "it failed on the way back, where most is kept")

@@ -38,6 +38,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         return
     if facts.face == "gpu-library-handle" and "CUBLAS_STATUS_NOT_INITIALIZED" not in facts.words:
         yield Clue(4.0, "cuDNN found no room for itself: TensorFlow had taken the card")
+    if facts.face == "card-refused-little":
+        yield Clue(3.0, "the card refused even a little: somebody had taken all of it in advance")
     if facts.face == "gpu-library-alloc-failed":
         yield Clue(4.0, "a CUDA library found no room for its workspace")
     if facts.face == "xla-new-constant":

@@ -32,7 +32,7 @@ _OPTIMIZERS = Pattern(
     re.I,
 )
 _OPERATION = Pattern(
-    r"^(?:[A-Z][A-Za-z0-9]*(?:_\d+)?|[a-z]+_grad(?:_\d+)?|\w+_grad|strided_slice\w*|embedding_lookup\w*|read|concat\w*)$"
+    r"^(?:[A-Z][A-Za-z0-9]*(?:_\d+)?|[a-z]+_grad(?:_\d+)?|\w+_grad|strided_slice\w*|embedding_lookup\w*|read|concat\w*|.*LayoutOptimizer)$"
 )
 
 

@@ -45,6 +45,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(5.0, f"other processes hold {format_bytes(held)}")
     if facts.face == "cuda-context" or _CANNOT_START.search(facts.words):
         yield Clue(4.0, "CUDA could not even start on the card")
+    if facts.face == "card-refused-little":
+        yield Clue(2.5, "the card refused even a little")
     if "CUBLAS_STATUS_NOT_INITIALIZED" in facts.words:
         yield Clue(4.0, "cuBLAS could not get the little that it needs to start")
     if arena and arena.limit and arena.in_use is not None and facts.wanted and facts.face != "torch-cuda":

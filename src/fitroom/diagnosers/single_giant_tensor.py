@@ -5,6 +5,7 @@ from __future__ import annotations
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import sizes, story
 from fitroom.diagnosers.cause import Clue, page
+from fitroom.patterns import Pattern
 from fitroom.units import GIB, MIB, format_bytes
 
 TYPE_CHECKING = False
@@ -26,6 +27,11 @@ PAGE = page(
     "instead of one-hot, pool before Flatten. Where the long axis is the samples, feed them in batches.",
 )
 
+_ALONE = Pattern(
+    r"executable_name='jit_(?:_?(?:concatenate|stack|broadcast_in_dim|dot_general|einsum|convert_element_type|iota|copy"
+    r"|transpose|reshape|gather|scatter|multiply|add|subtract|where|pad|matmul|zeros|ones|stage|take|squeeze|tile|repeat))'"
+)
+
 
 def clues(facts: Facts) -> Iterator[Clue]:
     """A size that no memory has, axes too long for a batch, few chunks that hold everything."""
@@ -34,7 +40,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
     shape, size = facts.shape or (), facts.tensor_bytes or 0
     if _is_copied_whole(facts):
         yield Clue(1.8, "data goes to the device in one piece")
-    if is_round_block(facts):
+    if is_one_operation(facts):
+        yield Clue(3.2, "JAX ran one operation by itself, not a step: what it makes is too large")
+    elif is_round_block(facts):
         yield Clue(3.2, f"XLA asked for {format_bytes(size)} to the dot: one tensor, not the sum of a step")
     if facts.face in ("numpy-array", "xla-out-of-memory") and not shape:
         return
@@ -61,6 +69,11 @@ def clues(facts: Facts) -> Iterator[Clue]:
 def _is_copied_whole(facts: Facts) -> bool:
     """Whether data was on its way to the device, in an operation of its own."""
     return (facts.op or "").lstrip("_") == "EagerConst" and facts.on_card and not facts.shape
+
+
+def is_one_operation(facts: Facts) -> bool:
+    """Whether the program that XLA ran is a single operation, called outside of any jit."""
+    return facts.face == "xla-out-of-memory" and _ALONE.search(facts.words) is not None
 
 
 def is_round_block(facts: Facts) -> bool:

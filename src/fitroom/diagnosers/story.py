@@ -18,7 +18,8 @@ _BATCH = Pattern(r"\bbatch(?:[_ -]?size)?\s*(?:of|is|to|[=:])?\s*['\"]?(\d{1,6})
 _MAX_BATCH = 16_384
 _INFERENCE = Pattern(
     r"\b(?:predict|evaluate|inference|infer|generate|sample|embed|encode|transform)(?:_\w+)?\(|\.eval\(|\bin eval\b"
-    r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|\binference\b|\bpredict\.py"
+    r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|\binference\b"
+    r"|\bpredictions?\b|\bpredict\.py"
 )
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
 _EPOCH = Pattern(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
