@@ -43,6 +43,7 @@ LOGS: list[tuple[str, str]] = [
     ("single_giant_tensor", dump(40 * G, 39 * G, (2, 12 * G), (4, G // 2)) + oom("32,256,62,62")),
     ("single_giant_tensor", oom("1,96,270,480,64")),
     ("single_giant_tensor", "RESOURCE_EXHAUSTED: Out of memory while trying to\n allocate 19.59GiB. [executable_name='jit_concatenate']"),
+    ("single_giant_tensor", "MemoryError: Unable to allocate 9.90 GiB for an array with shape (36446, 36446) and data type float64"),
     ("fragmentation", dump(8 * G, 5 * G, free=G // 2, pool=8 * G) + oom("64,128,128,256")),
     ("fragmentation", "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 10.00 GiB total capacity; 5.00 GiB already "
      "allocated; 0.5 GiB free; 9.00 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try"),

@@ -55,7 +55,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(4.0, f"one sample makes a tensor of {format_bytes(size)}")
     long = [axis for axis in shape if axis >= 400]
     if len(long) > len(set(long)) and size >= 256 * MIB and len(shape) <= 3:
-        yield Clue(3.0, "it has the same long axis twice: every pair")
+        # A matrix of NumPy's with two equal sides is no dataset.
+        is_square = facts.face == "numpy-array" and len(shape) == 2
+        yield Clue(7.0 if is_square else 3.0, "it has the same long axis twice: every pair")
     if shape and shape[0] > 100_000 and not is_batch and size >= 512 * MIB and facts.face != "numpy-array":
         points = 2.5 if len(shape) >= 3 or story.is_weight(facts) else 0.5
         yield Clue(points, f"its leading axis, {shape[0]}, is too long for a batch")
