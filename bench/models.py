@@ -94,9 +94,8 @@ def case(name: str) -> Case:
     }[name]()
 
 
-def unet(side: int, **options: Any) -> Any:
-    """Three levels down, three up, a skip at each, batch normalisation everywhere."""
-    keras.utils.set_random_seed(0)
+def unet_without_head(side: int) -> tuple[Any, Any]:
+    """Three levels down, three up, a skip at each, batch normalisation everywhere: the image, and what comes out."""
 
     def block(x: Any, filters: int) -> Any:
         for _ in range(2):
@@ -112,6 +111,12 @@ def unet(side: int, **options: Any) -> Any:
     x = block(x, 128)
     for filters in (64, 32, 16):
         x = block(kl.Concatenate()([kl.Conv2DTranspose(filters, 2, strides=2)(x), skips.pop()]), filters)
+    return image, x
+
+
+def unet(side: int, **options: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    image, x = unet_without_head(side)
     return _compiled(keras.Model(image, kl.Conv2D(10, 1)(x)), "sgd", **options)
 
 

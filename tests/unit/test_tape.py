@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fitroom.estimator.profiler_seams import Event
 from fitroom.estimator.replay import Replay, largest
 from fitroom.estimator.tape import Recorded, Tape, fixed, scaled
@@ -63,17 +65,42 @@ def test_what_has_no_name_is_matched_by_its_rank() -> None:
 
 def test_the_size_s_own_recording_is_taken() -> None:
     small, large = scaled(step(2), 2, step(4), 4), scaled(step(4), 4, step(8, temp=True), 8)
-    both = Replay(replay(small).prelude, [Recorded(4, [small]), Recorded(8, [large])])
+    both = Replay(fixed([]), [Recorded(4, [small]), Recorded(8, [large])])
     assert both.usual(3)[0] is small
     assert both.usual(5)[0] is large
     assert both.usual(1000)[0] is large
 
 
-def test_in_a_limit_below_its_tensors_nothing_runs_and_in_much_more_it_does() -> None:
+def test_the_allocator_takes_no_less_than_the_tensors() -> None:
     found = replay(scaled(step(4), 4, step(8), 8))
-    assert not found.runs_in(found.tensors(64) - 1, 64)
-    assert found.runs_in(4 * found.peak(64), 64)
     assert found.peak(64) >= found.tensors(64)
+
+
+def test_of_equally_large_requests_as_many_are_kept_as_asked_for() -> None:
+    events = [Event(place, "take", place, KIB, place * KIB) for place in range(1, 11)]
+    events += [Event(10 + place, "give", place, KIB, (10 - place) * KIB) for place in range(1, 11)]
+    tape = scaled(events, 4, events, 8)
+    kept = tape.large(8, 3)
+    assert len(kept) == 6  # each is taken and given back
+    assert len({request for request, _, _ in kept}) == 3
+
+
+@pytest.mark.parametrize(
+    ("peaks", "expected"),
+    [
+        ({4: 40, 8: 80, 16: 160, 32: 320}, (0, 0)),
+        ({4: 40, 8: 80, 16: 160, 32: 500}, (16, 32)),
+        ({4: 40, 8: 80, 16: 160, 32: 500, 24: 240}, (24, 32)),
+        ({4: 40, 8: 80, 16: 160, 32: 500, 24: 420}, (16, 24)),
+        ({4: 400, 8: 800, 16: 200, 32: 400}, (8, 16)),  # less is a jump, too
+        ({4: 40, 8: 100, 16: 160, 32: 500}, (16, 32)),  # the greatest one
+        ({4: 40, 8: 80}, (0, 0)),
+    ],
+)
+def test_a_jump_is_between_two_sizes(peaks: dict[int, int], expected: tuple[int, int]) -> None:
+    from fitroom.estimator.measurement import _jump
+
+    assert _jump(peaks) == expected
 
 
 def test_the_largest_that_runs() -> None:

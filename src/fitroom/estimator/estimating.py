@@ -153,7 +153,7 @@ def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "meas
         replays={kind: Replay(answer["prelude"], answer[kind]) for kind in kinds if kind not in missing},
         missing=missing,
         resident=resident,
-        names=Names(frozenset(answer["layers"]), frozenset(answer["optimizers"]), answer["data"]),
+        names=Names(answer["layers"], answer["optimizers"], answer["data"]),
         how=how,
         band=_BANDS["compiled" if how == "measured" and answer["compiled"] else how],
         plan=str(plan),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from fitroom.core.footprint import Footprint, LayerBytes, Parts
 from fitroom.estimator.replay import Replay
@@ -16,29 +20,27 @@ Kind = Literal["training", "evaluation", "prediction"]
 Phase = Literal["", "forward", "backward", "update"]
 
 _BACK = "gradient_tape"
+_NUMBER = re.compile(r"_\d+$")
 
 
-@dataclass(frozen=True)
 class Names:
     """What the operations of a model are called by.
 
-    Attributes:
+    Args:
         layers: the layers' names.
         optimizers: the optimizers' names.
         data: the scope in which batches are made.
     """
 
-    layers: frozenset[str]
-    optimizers: frozenset[str]
-    data: str
+    def __init__(self, layers: Iterable[str], optimizers: Iterable[str], data: str) -> None:
+        self.layers = frozenset(layers)
+        self.optimizers = frozenset(optimizers)
+        self.data = data
 
     def layer(self, path: str) -> str | None:
         """The innermost layer that a name tells of: Keras writes ``model_1/layer_2/operation``."""
-        for part in reversed(path.split("/")):
-            for name in (part, re.sub(r"_\d+$", "", part)):
-                if name in self.layers:
-                    return name
-        return None
+        names = (name for part in reversed(path.split("/")) for name in (part, _NUMBER.sub("", part)))
+        return next((name for name in names if name in self.layers), None)
 
     def part(self, request: Request) -> str:
         """Which part of a footprint a request belongs to."""
@@ -94,6 +96,7 @@ class Footprints:
     notes: tuple[str, ...] = ()
     missing: dict[Kind, str] = field(default_factory=dict)
     _found: dict[tuple[Kind, int], Footprint] = field(default_factory=dict)
+    _sorts: dict[tuple[int, str], tuple[list[str], npt.NDArray[np.int64]]] = field(default_factory=dict)
 
     def at(self, kind: Kind, batch: int) -> Footprint:
         """The footprint of a step of this kind at this batch size."""
@@ -109,13 +112,11 @@ class Footprints:
         replay = self.replays[kind]
         tensors, slack = replay.tensors(batch), replay.slack(batch)
         tape, until = replay.usual(batch)
-        sizes = tape.sizes(batch).tolist()
-        live = [(tape.requests[place], sizes[place]) for place in tape.live(until)]
+        live = np.where(tape.live(until), tape.sizes(batch), 0)
         parts = Counter({"slack": slack, "accumulators": self.resident.accumulators})
         parts["weights"] = sum(size for _, size in self.resident.weights)
         parts["optimizer"] = sum(size for _, size in self.resident.slots)
-        for request, size in live:
-            parts[self.names.part(request)] += size
+        parts.update(self._sums(tape, live, self.names.part))
         # Constants, metrics, what variables are rounded up to; less what the step has released by then.
         parts["workspace"] += tensors - sum(parts.values()) + slack
         for name in ("gradients", "activations", "optimizer", "weights"):  # released already: new values are there
@@ -127,18 +128,35 @@ class Footprints:
             parts=Parts(**parts),
             how=self.how,
             band=self.band,
-            layers=self._layers(live),
+            layers=self._layers(tape, live),
             kind=kind,
             phase=self.names.phase(tape, until),
             plan=self.plan,
             notes=self.notes,
         )
 
-    def _layers(self, live: Iterable[tuple[Request, int]]) -> tuple[LayerBytes, ...]:
-        held: Counter[str] = Counter()
-        for request, size in live:
-            held[self.names.layer(request.op) or ""] += size
-        for path, size in (*self.resident.weights, *self.resident.slots):
-            held[self.names.layer(path) or ""] += size
+    def _layers(self, tape: Tape, live: npt.NDArray[np.int64]) -> tuple[LayerBytes, ...]:
+        held = Counter(self._sums(tape, live, self._layer))
+        for name, size in self._resident_layers:
+            held[name] += size
         del held[""]
         return tuple(LayerBytes(name, size) for name, size in held.most_common() if size)
+
+    def _layer(self, request: Request) -> str:
+        return self.names.layer(request.op) or ""
+
+    @cached_property
+    def _resident_layers(self) -> list[tuple[str, int]]:
+        return [(self.names.layer(path) or "", size) for path, size in (*self.resident.weights, *self.resident.slots)]
+
+    def _sums(self, tape: Tape, sizes: npt.NDArray[np.int64], sort: Callable[[Request], str]) -> dict[str, int]:
+        """The sizes of the requests, added up by what `sort` says of each."""
+        key = id(tape), sort.__name__
+        if key not in self._sorts:
+            kinds = [sort(request) for request in tape.requests]
+            names = sorted(set(kinds))
+            place = {name: number for number, name in enumerate(names)}
+            self._sorts[key] = names, np.array([place[kind] for kind in kinds], np.int64)
+        names, kinds_of = self._sorts[key]
+        sums = np.bincount(kinds_of, sizes, minlength=len(names))
+        return {name: int(size) for name, size in zip(names, sums, strict=True)}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.utils import python_utils
 
@@ -16,6 +18,7 @@ __all__ = [
     "all_layers",
     "all_parts",
     "attributes",
+    "bytes_of",
     "compile_arguments",
     "compiled_with",
     "fresh_loss",
@@ -28,6 +31,12 @@ __all__ = [
     "takes_arguments",
     "trained",
 ]
+
+
+def bytes_of(variable: Any) -> int:
+    """How large a variable is."""
+    elements: int = math.prod(variable.shape)
+    return elements * int(tf.as_dtype(keras.backend.standardize_dtype(variable.dtype)).size)
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import tensorflow as tf
@@ -27,6 +27,8 @@ _ROOM = 1024 * MIB  # what the largest step may take beside what stays
 _TIME = 1.5  # all recordings together may take so many times the first step's; up to 32 samples are always tried
 _ALWAYS = 32
 _TIMES = 4  # how often the largest size is recorded: threads do things in another order each time
+_JUMP = 0.15  # so far from what smaller sizes foretell, a peak is not the same step's any more
+_CLOSER = 3  # steps that are spent on finding where that begins
 
 
 Climb = Callable[[list[Taken]], Iterator[int]]
@@ -55,9 +57,10 @@ class Measurement:
         model = self.model
         weights, optimizers = [one.path for one in model.variables], keras_seams.optimizers(model)
         self.sizes = self.sizes[-2:]
-        sizes = [_bytes(one) for one in model.variables]
-        slots = [(_owner(one.path, weights), _bytes(one)) for one in keras_seams.slots(optimizers)]
+        sizes = [keras_seams.bytes_of(one) for one in model.variables]
+        slots = [(_owner(one.path, weights), keras_seams.bytes_of(one)) for one in keras_seams.slots(optimizers)]
         beside = training[-1].tapes[0].base - sum(sizes) - sum(size for _, size in slots)
+        trained = sum(map(keras_seams.bytes_of, model.trainable_variables))
         is_sliced = isinstance(plan.setting(micro_batch.NAME), int)
         return {
             "training": training,
@@ -67,7 +70,7 @@ class Measurement:
             "optimizers": [one.name for one in optimizers],
             "data": samples.SCOPE,
             "compiled": bool(model.jit_compile),
-            "accumulators": max(0, min(beside, sum(map(_bytes, model.trainable_variables)))) if is_sliced else 0,
+            "accumulators": max(0, min(beside, trained)) if is_sliced else 0,
             "weights": list(zip(weights, sizes, strict=True)),
             "slots": slots,
         }
@@ -95,11 +98,9 @@ class Measurement:
                 sizes.append(size)
                 yield size
 
-        run(
-            samples.dataset(self.x if kind == "predict" else self.sample, each),
-            verbose=0,
-            callbacks=[recorder.callback()],
-        )
+        data = samples.dataset(self.x if kind == "predict" else self.sample, each)
+        with closing(recorder):
+            run(data, verbose=0, callbacks=[recorder.callback()])
         return self._tapes(sizes, recorder.steps())
 
     def _climb(self, taken: list[Taken]) -> Iterator[int]:
@@ -112,8 +113,10 @@ class Measurement:
         def is_too_long() -> bool:
             return sum(one.seconds for one in taken[1:]) + taken[-1].seconds > allowed
 
+        peaks: dict[int, int] = {}
         for size in _LADDER:
             yield size
+            peaks[size] = taken[-1].peak
             if size >= _ALWAYS // 2 and not is_too_long():
                 yield size
             is_full = 2 * (taken[-1].peak - resident) > _ROOM
@@ -122,16 +125,22 @@ class Measurement:
         for _ in range(_TIMES - 2):
             if not is_too_long():
                 yield size
+        for _ in range(_CLOSER):
+            below, above = _jump(peaks)
+            if above - below <= max(below // 8, 1):
+                break
+            yield (middle := (below + above) // 2)
+            peaks[middle] = taken[-1].peak
 
     def _tapes(self, sizes: list[int], steps: list[list[Event]]) -> list[Recorded]:
         """The steps as tapes, each size's lines drawn from the size before."""
         by_size: dict[int, list[list[Event]]] = {}
         for size, events in zip(sizes, steps, strict=True):
             by_size.setdefault(size, []).append(events)
-        self.sizes = tuple(by_size)
+        self.sizes = tuple(sorted(by_size))
         return [
             Recorded(large, [scaled(by_size[small][0], small, one, large) for one in by_size[large]])
-            for small, large in itertools.pairwise(by_size)
+            for small, large in itertools.pairwise(self.sizes)
         ]
 
     def _planned(self, plan: Plan) -> list[Recorded]:
@@ -165,9 +174,16 @@ class Measurement:
         return tapes
 
 
-def _bytes(variable: Any) -> int:
-    elements: int = math.prod(variable.shape)
-    return elements * int(variable.value.dtype.size)
+def _jump(peaks: dict[int, int]) -> tuple[int, int]:
+    """The two sizes between which a step most begins to take more, or less, than those below foretell; else (0, 0)."""
+    sizes, found, most = sorted(peaks), (0, 0), 0.0
+    for first, second, third in zip(sizes, sizes[1:], sizes[2:], strict=False):
+        slope = (peaks[second] - peaks[first]) / (second - first)
+        foretold = peaks[second] + slope * (third - second)
+        jump = abs(peaks[third] - foretold)
+        if jump > max(most, _JUMP * peaks[third]):
+            found, most = (second, third), jump
+    return found
 
 
 def _owner(slot: str, weights: list[str]) -> str:

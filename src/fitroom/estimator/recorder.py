@@ -52,11 +52,10 @@ class Recorder:
         callback = keras.callbacks.Callback()
         setattr(callback, f"on_{self.kind}_batch_begin", self._begin)
         setattr(callback, f"on_{self.kind}_batch_end", self._end)
-        setattr(callback, f"on_{self.kind}_end", self._over)
         return callback
 
     def steps(self) -> list[list[Event]]:
-        """What happened in each recorded step."""
+        """What happened in each recorded step, once it is closed."""
         assert self._trace is not None
         return between_marks(self._trace.events)
 
@@ -71,8 +70,10 @@ class Recorder:
     def _end(self, batch: int, logs: Any = None) -> None:
         self._step.close()
 
-    def _over(self, logs: Any = None) -> None:
+    def close(self) -> None:
+        """Stop recording, however the last step ended."""
         self._recording.close()
+        self._step.close()  # Keras begins a step before it finds that there are no more data: it is not recorded
 
 
 def between_marks(events: list[Event]) -> list[list[Event]]:

@@ -7,16 +7,36 @@ recorded steps, one after the other in a fresh arena, give its usual size.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from fitroom.estimator.arena import Arena, ArenaFull, Chunk
+from fitroom.estimator.arena import Arena, Chunk
 from fitroom.estimator.tape import Recorded, Tape
 
-_MOVES = 800  # the largest of a step: the others make next to no difference to where these land
-_STEPS = 3  # recordings that run one after the other
-_ROUNDS = 2  # how often: it takes some steps until the arena is as untidy as it will be
+_LARGE = 400  # the largest requests of a step: the others make next to no difference to where these land
+_STEPS = 2  # recordings that run one after the other
+_ROUNDS = 3  # how often: it takes some steps until the arena is as untidy as it will be
+
+
+class _Usual(NamedTuple):
+    """What is usual at one size.
+
+    Attributes:
+        tapes: the recordings that tell of it, the one with the lowest peak first.
+        place: the move after which the middle one of them is at its peak.
+        tensors: bytes in tensors then.
+    """
+
+    tapes: list[Tape]
+    place: int
+    tensors: int
+
+    @property
+    def tape(self) -> Tape:
+        return self.tapes[len(self.tapes) // 2]
 
 
 class Replay:
@@ -28,71 +48,58 @@ class Replay:
     """
 
     def __init__(self, prelude: Tape, recorded: Sequence[Recorded]) -> None:
-        self.prelude = prelude
+        self._before = prelude.large(1, _LARGE)  # it does not depend on the batch
         self.recorded = recorded
+        self._usual: dict[int, _Usual] = {}
         self._slack: dict[int, int] = {}
-
-    def tapes(self, batch: int) -> list[Tape]:
-        """The recordings that tell of this size, the one with the lowest peak first."""
-        found = next((one for one in self.recorded if one.batch >= batch), self.recorded[-1])
-        return sorted(found.tapes, key=lambda tape: int(tape.in_use(batch).max()))
 
     def usual(self, batch: int) -> tuple[Tape, int]:
         """The recording whose peak is the middle one at this size, and the move after which it is there."""
-        tapes = self.tapes(batch)
-        tape = tapes[len(tapes) // 2]
-        return tape, int(tape.in_use(batch).argmax())
+        found = self._at(batch)
+        return found.tape, found.place
 
     def tensors(self, batch: int) -> int:
         """Bytes in tensors at the peak, usually."""
-        tape, place = self.usual(batch)
-        return int(tape.in_use(batch)[place])
+        return self._at(batch).tensors
 
     def slack(self, batch: int) -> int:
         """Bytes that the allocator adds at the peak, usually."""
         if batch not in self._slack:
-            tape, _ = self.usual(batch)
-            plain = tape.large_peak(batch, tape.least(batch, _MOVES))
-            self._slack[batch] = max(self._run(batch, None) - plain, 0)
+            self._slack[batch] = self._added(batch)
         return self._slack[batch]
 
     def peak(self, batch: int) -> int:
         """Bytes in use at the peak, as the allocator counts them."""
         return self.tensors(batch) + self.slack(batch)
 
-    def runs_in(self, limit: int, batch: int) -> bool:
-        """Whether a training at this size would run in an arena of `limit` bytes."""
-        if self.tensors(batch) > limit:
-            return False
-        try:
-            self._run(batch, limit)
-        except ArenaFull:
-            return False
-        return True
+    def _at(self, batch: int) -> _Usual:
+        if batch not in self._usual:
+            recorded = next((one for one in self.recorded if one.batch >= batch), self.recorded[-1])
+            uses = sorted(((tape.in_use(batch), tape) for tape in recorded.tapes), key=lambda both: int(both[0].max()))
+            use = uses[len(uses) // 2][0]
+            place = int(use.argmax())
+            self._usual[batch] = _Usual([tape for _, tape in uses], place, int(use[place]))
+        return self._usual[batch]
 
-    def _run(self, batch: int, limit: int | None) -> int:
-        """The peak of the steps, one after the other from an empty arena on.
-
-        Raises:
-            ArenaFull: if a request does not fit.
-        """
-        arena = Arena(limit)
+    def _added(self, batch: int) -> int:
+        """What steps take, one after the other from an empty arena on, beside their tensors."""
+        usual = self._at(batch)
+        steps = usual.tapes[: -_STEPS - 1 : -1]  # the highest first: it is what regions are taken for
+        moves = {id(tape): tape.large(batch, _LARGE) for tape in (usual.tape, *steps)}
+        arena = Arena()
         held: dict[int, list[Chunk]] = defaultdict(list)
-        before = self.prelude.large(batch, self.prelude.least(batch, _MOVES))
-        for place, size in _play(arena, before, held).values():
+        for place, size in _play(arena, self._before, held).values():
             held[size].append(place)
-        tapes = self.tapes(batch)
-        for size in _pieces(min(tape.base for tape in tapes) - arena.in_use):
+        for size in _pieces(min(tape.base for tape in usual.tapes) - arena.in_use):
             arena.take(size)
         arena.peak = arena.in_use
-        for tape in tapes[: -_STEPS - 1 : -1] * _ROUNDS:  # the highest first: it is what regions are taken for
-            left = _play(arena, tape.large(batch, tape.least(batch, _MOVES)), held)
-            for request, (place, size) in left.items():
+        for tape in steps * _ROUNDS:
+            for request, (place, size) in _play(arena, moves[id(tape)], held).items():
                 if request in tape.stays:
                     held[size].append(place)
                 else:
                     arena.give_back(place)
-        return arena.peak
+        return max(arena.peak - usual.tape.base - _highest(moves[id(usual.tape)]), 0)
 
 
 def _play(
@@ -108,6 +115,11 @@ def _play(
         elif held[size]:  # a variable whose new value is there already
             arena.give_back(held[size].pop())
     return places
+
+
+def _highest(moves: list[tuple[int, bool, int]]) -> int:
+    """The most that these moves have in use at once."""
+    return max(itertools.accumulate((size if takes else -size for _, takes, size in moves), initial=0))
 
 
 def largest(runs: Callable[[int], bool], most: int) -> int:

@@ -74,33 +74,20 @@ class Tape:
         found: npt.NDArray[np.int64] = self.base + np.cumsum(self._signs * self.sizes(batch)[self._order])
         return found
 
-    def live(self, until: int) -> list[int]:
-        """The requests of this step that are alive after the move `until`."""
-        alive: dict[int, None] = {}
-        for move in self.moves[: until + 1]:
-            if move.takes:
-                alive[move.request] = None
-            else:
-                alive.pop(move.request, None)
-        return list(alive)
+    def live(self, until: int) -> npt.NDArray[np.bool_]:
+        """Which requests of this step are alive after the move `until`."""
+        order, signs = self._order[: until + 1], self._signs[: until + 1]
+        found: npt.NDArray[np.bool_] = np.bincount(order, signs, minlength=len(self.requests)) > 0
+        return found
 
-    def least(self, batch: int, moves: int) -> int:
-        """So many bytes have the smallest of the requests with the largest so many moves."""
-        sizes = self.sizes(batch)[self._order]
-        return 1 if len(sizes) <= moves else max(int(np.partition(sizes, len(sizes) - moves)[len(sizes) - moves]), 1)
-
-    def large(self, batch: int, least: int) -> list[tuple[int, bool, int]]:
-        """The moves of requests of at least so many bytes: which request, whether it takes, and its size."""
-        sizes = self.sizes(batch)[self._order]
-        keep = sizes >= least
-        found = self._order[keep].tolist(), (self._signs[keep] > 0).tolist(), sizes[keep].tolist()
-        return list(zip(*found, strict=True))
-
-    def large_peak(self, batch: int, least: int) -> int:
-        """Bytes in use at the peak, were there only the requests of at least so many bytes."""
-        sizes = self.sizes(batch)[self._order]
-        sizes[sizes < least] = 0
-        return self.base + int(np.cumsum(self._signs * sizes).max(initial=0))
+    def large(self, batch: int, most: int) -> list[tuple[int, bool, int]]:
+        """The moves of the `most` largest requests: which request, whether it takes, and its size."""
+        sizes = self.sizes(batch)
+        chosen = np.zeros(len(sizes), bool)
+        chosen[np.argpartition(-sizes, most)[:most] if most < len(sizes) else ...] = True
+        keep = chosen[self._order] & (sizes[self._order] > 0)
+        order = self._order[keep]
+        return list(zip(order.tolist(), (self._signs[keep] > 0).tolist(), sizes[order].tolist(), strict=True))
 
     def _replaced(self) -> dict[int, int]:
         """A new value of a variable stays when the step is over, and what was there before is released."""

@@ -7,7 +7,6 @@ kernels take for themselves does not show in a graph, nor does what loops keep f
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
 from typing import Any
 
@@ -56,7 +55,7 @@ def trace(model: Any, x: Any, y: Any) -> dict[str, Any]:
     except NotImplementedError as error:  # a GAN need not have a call of its own
         forth = f"{type(error).__name__}: {error}"
     slots = _slots(model)
-    weights = [(one.path, _bytes(one)) for one in model.variables]
+    weights = [(one.path, keras_seams.bytes_of(one)) for one in model.variables]
     training, has_loops = _training(model, sample, targets)
     resident = Tape(
         [Request(path, "persist", (float(size), 0.0)) for path, size in (*weights, *slots)],
@@ -83,13 +82,14 @@ def trace(model: Any, x: Any, y: Any) -> dict[str, Any]:
 
 
 def _training(model: Any, x: Any, y: Any) -> tuple[Tape, bool]:
-    data = x if y is None else (x, y)
+    # A tuple of one, as Keras has it: two inputs in a tuple would be taken for an input and its target.
+    data = ((x,) if isinstance(x, tuple) else x) if y is None else (x, y)
     if uses_keras_own_step(model):
         loss = keras_seams.fresh_loss(model)
 
         def step(batch: Any) -> Any:
             with tf.GradientTape() as tape:
-                given = model(batch if y is None else batch[0], training=True)
+                given = model(batch[0] if isinstance(data, tuple) else batch, training=True)
                 value = sum([*([] if y is None else [loss(batch[1], given)]), *model.losses])
             return tape.gradient(value, model.trainable_weights)
 
@@ -207,9 +207,4 @@ def _slots(model: Any) -> list[tuple[str, int]]:
             with keras.StatelessScope():
                 built.build(model.trainable_variables)
         held.append(built)
-    return [(one.path, _bytes(one)) for one in keras_seams.slots(held)]
-
-
-def _bytes(variable: Any) -> int:
-    elements: int = math.prod(variable.shape)
-    return elements * int(tf.as_dtype(keras.backend.standardize_dtype(variable.dtype)).size)
+    return [(one.path, keras_seams.bytes_of(one)) for one in keras_seams.slots(held)]

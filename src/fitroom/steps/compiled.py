@@ -43,7 +43,11 @@ class Compiled:
         if self.eager:
             return self.python(*arguments)
         flat = graph_seams.flat_tensors(arguments)
-        return graph_seams.call_flat(self.concrete(arguments, flat), flat)
+        function = self.concrete(arguments, flat)
+        if self.change is None:
+            return graph_seams.call_flat(function, flat)
+        with graph_seams.calling_with(self._options):
+            return graph_seams.call_flat(function, flat)
 
     def forget(self) -> None:
         """Trace anew from now on: what was traced, and the constants that it holds on the device, can go."""
@@ -52,6 +56,7 @@ class Compiled:
         self._concrete: dict[tuple[Any, ...], Any] = {}
         self._changed: dict[int, tuple[Any, Any]] = {}  # what was traced, and what was made of it
         self.functions: dict[int, Any] = {}  # the concrete functions made so far
+        self._options = None if self.change is None else graph_seams.steady_options()
         self.changes += 1
 
     def most_per_sample(self) -> int | None:

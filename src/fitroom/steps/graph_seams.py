@@ -10,6 +10,8 @@ from types import CodeType
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.protobuf import rewriter_config_pb2
+from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import auto_control_deps_utils, func_graph
 from tensorflow.python.ops import handle_data_util
@@ -94,6 +96,28 @@ def written_from_data(function: Any) -> set[int]:
 def call_flat(function: Any, tensors: list[Any]) -> Any:
     """Call a concrete function with its tensors in order: a third of the time of calling it by its signature."""
     return function.inference_fn.call_preflattened(tensors + function.captured_inputs)
+
+
+def steady_options() -> Any:
+    """Options to call functions with, such that their sums come out the same each time.
+
+    Where a graph seems to need more than 0.8 of a device (of a CPU it believes that it has 256 MiB), a pass of
+    TensorFlow's has three gradients or more added up as they arrive: in another order in every graph, and in every run.
+    """
+    config = context.context().config
+    config.graph_options.rewrite_options.memory_optimization = rewriter_config_pb2.RewriterConfig.NO_MEM_OPT
+    return context.FunctionCallOptions(config_proto=config)
+
+
+@contextmanager
+def calling_with(options: Any) -> Iterator[None]:
+    """Functions that are called for the first time are made ready with these options."""
+    here = context.context()
+    before, here.function_call_options = here.function_call_options, options
+    try:
+        yield
+    finally:
+        here.function_call_options = before
 
 
 def flat_tensors(values: Any) -> list[Any]:
