@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.BATCH_OR_ACTIVATIONS
 PAGE = page(
     CAUSE,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.DISK_FULL
 PAGE = page(
     CAUSE,

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.FD_LIMIT
 PAGE = page(
     CAUSE,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.FRAGMENTATION
 PAGE = page(
     CAUSE,
@@ -42,9 +41,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if arena.largest_free and free >= facts.wanted > arena.largest_free and (arena.fragmentation or 0) > 0.1:
         yield Clue(
             7.0,
-            f"{format_bytes(free)} were free and {format_bytes(facts.wanted)} asked for, but the largest free block "
-            f"was "
-            f"{format_bytes(arena.largest_free)}",
+            f"{format_bytes(free)} were free and {format_bytes(facts.wanted)} asked for, but the largest free "
+            f"block was {format_bytes(arena.largest_free)}",
         )
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.GPU_PREALLOCATION_OR_GROWTH
 PAGE = page(
     CAUSE,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.HOST_DATASET
 PAGE = page(
     CAUSE,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.LEAK_OVER_ITERATIONS
 PAGE = page(
     CAUSE,

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.PROTO_EMBEDDED_DATA
 PAGE = page(
     CAUSE,

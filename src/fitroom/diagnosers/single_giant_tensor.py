@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.SINGLE_GIANT_TENSOR
 PAGE = page(
     CAUSE,
@@ -26,10 +25,9 @@ PAGE = page(
     "do not make it: go through it in pieces (tf.map_fn, a loop over rows), compute pairs block by block, look up "
     "instead of one-hot, pool before Flatten. Where the long axis is the samples, feed them in batches.",
 )
-
 _ALONE = Pattern(
     r"executable_name='jit_(?:_?(?:concatenate|stack|broadcast_in_dim|dot_general|einsum|convert_element_type|iota|copy"
-    r"|transpose|reshape|gather|scatter|multiply|add|subtract|where|pad|matmul|zeros|ones|stage|take|squeeze|tile|repeat))'"
+    r"|transpose|reshape|gather|scatter|multiply|add|subtract|where|pad|matmul|zeros|ones|take|squeeze|tile|repeat))'"
 )
 
 
@@ -90,8 +88,7 @@ def advice(facts: Facts) -> Iterator[Advice]:
     held = facts.arena.few_hold_most if facts.arena else None
     if held and held.size > 2 * (facts.tensor_bytes or 0):
         yield Advice(
-            f"Find what is {format_bytes(held.size)} large and alive all the time: data put on the device, a table, "
-            f"a cache",
+            f"Find what is {format_bytes(held.size)} large and alive all the time: data put on the device, a cache",
             f"{format_bytes(held.number * held.size)} come free; what failed needs {sizes.shape_words(facts)}",
             'with tf.device("CPU:0"): dataset = tf.data.Dataset.from_tensor_slices(…).batch(32)',
         )
@@ -103,9 +100,8 @@ def advice(facts: Facts) -> Iterator[Advice]:
         )
     elif story.is_weight(facts) or (len(shape) == 2 and facts.op and "MatMul" in facts.op):
         yield Advice(
-            f"The kernel{f' of {facts.layer}' if facts.layer else ''} alone is {sizes.shape_words(facts)}: pool "
-            f"before you "
-            "flatten, or take fewer units",
+            f"The kernel{f' of {facts.layer}' if facts.layer else ''} alone is {sizes.shape_words(facts)}: "
+            "pool before you flatten, or take fewer units",
             f"with its gradient and Adam's slots {format_bytes(4 * (facts.tensor_bytes or 0))}",
             "x = keras.layers.GlobalAveragePooling2D()(x)    # instead of Flatten()",
         )

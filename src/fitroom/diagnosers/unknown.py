@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.UNKNOWN
 PAGE = page(
     CAUSE,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from fitroom.diagnosers.facts import Facts
 
-
 CAUSE = Cause.WEIGHTS_OR_OPTIMIZER_TOO_BIG
 PAGE = page(
     CAUSE,
@@ -68,9 +67,8 @@ def advice(facts: Facts) -> Iterator[Advice]:
         rows, columns = facts.shape
         yield Advice(
             f"Make the kernel{where} smaller: pool before you flatten, or take fewer units",
-            f"{rows} × {columns} is {format_bytes(size)}, and {format_bytes(4 * size)} with its gradient and Adam's "
-            f"slots; "
-            "a 2 × 2 pooling before it: a quarter",
+            f"{rows} × {columns} is {format_bytes(size)}, and {format_bytes(4 * size)} with its gradient and "
+            "Adam's slots; a 2 × 2 pooling before it: a quarter",
             "x = keras.layers.GlobalAveragePooling2D()(x)    # instead of Flatten()",
         )
     else:
