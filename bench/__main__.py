@@ -8,7 +8,19 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-BENCHMARKS = ("startup", "run", "overhead", "first_step", "slices", "rescue", "recompute", "resume", "estimate", "gpus")
+BENCHMARKS = (
+    "startup",
+    "run",
+    "overhead",
+    "first_step",
+    "slices",
+    "rescue",
+    "recompute",
+    "resume",
+    "estimate",
+    "gpus",
+    "diagnose",
+)
 
 
 def main(names: list[str]) -> int:

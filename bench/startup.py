@@ -22,6 +22,6 @@ def command(*words: str) -> Callable[[], object]:
 def run() -> Iterator[Ratio]:
     fitroom = str(Path(sys.executable).parent / "fitroom")
     empty = command(sys.executable, "-c", "pass")
-    for arguments in (["--help"], ["env"], ["explain"], ["explain", "G1"]):
+    for arguments in (["--help"], ["env"], ["explain"], ["explain", "G1"], ["diagnose", "--help"]):
         ours = command(fitroom, *arguments)
         yield interleaved(f"fitroom {' '.join(arguments)} ÷ python -c pass", ours, empty, pairs=21, goal=GOAL)

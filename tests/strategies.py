@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from hypothesis import strategies as st
 
 from fitroom.core import (
+    Advice,
     Budget,
     Cause,
     Diagnosis,
@@ -66,7 +68,8 @@ plans = st.builds(
 )
 events = st.builds(Event, kind=words, time=st.floats(0, 1e11), data=st.dictionaries(words, scalars, max_size=3))
 records = st.builds(Record, events=st.lists(events, max_size=4).map(tuple), torn=st.integers(0, 9))
-diagnoses = st.builds(
+advice = st.builds(Advice, what=words, effect=words, code=words)
+lone_diagnoses = st.builds(
     Diagnosis,
     resource=st.sampled_from(Resource),
     cause=st.sampled_from(Cause),
@@ -75,8 +78,16 @@ diagnoses = st.builds(
     wanted_bytes=st.none() | counts,
     tensor_shape=st.none() | st.lists(counts, max_size=4).map(tuple),
     fragmentation=st.none() | shares,
+    why=st.lists(words, max_size=2).map(tuple),
     alternatives=st.lists(st.sampled_from(Cause), max_size=2).map(tuple),
     remedies=st.lists(remedies, max_size=2).map(tuple),
+    advice=st.lists(advice, max_size=2).map(tuple),
+    times=st.integers(1, 99),
+)
+diagnoses = st.builds(
+    lambda first, others: dataclasses.replace(first, others=tuple(others)),
+    lone_diagnoses,
+    st.lists(lone_diagnoses, max_size=2),
 )
 spans = st.tuples(st.integers(0, 500), st.integers(500, 999))
 fixes = st.builds(lambda span, text, safe: Fix(span[0], span[1], text, safe), spans, words, st.booleans())

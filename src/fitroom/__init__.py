@@ -21,6 +21,7 @@ _HOMES = {
     "Remedy": "fitroom.core",
     "FitroomError": "fitroom.errors",
     "DoesNotFit": "fitroom.training.does_not_fit",
+    "diagnose": "fitroom.diagnosers.diagnosing",
     "estimate": "fitroom.estimator.estimating",
     "guard": "fitroom.training.guarding",
     "isolated": "fitroom.supervisor.isolating",
@@ -32,6 +33,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from fitroom.core import Budget, Diagnosis, Finding, Footprint, Plan, Record, Remedy
+    from fitroom.diagnosers.diagnosing import diagnose
     from fitroom.errors import FitroomError
     from fitroom.estimator.estimating import estimate
     from fitroom.supervisor.isolating import isolated
@@ -50,6 +52,7 @@ __all__ = [
     "Record",
     "Remedy",
     "__version__",
+    "diagnose",
     "estimate",
     "guard",
     "isolated",

@@ -12,13 +12,14 @@ import errno
 import re
 import signal
 from dataclasses import dataclass
-from math import prod
+from itertools import islice
 
+from fitroom import oom_words
 from fitroom.core import Resource
-from fitroom.oom_faces import BENIGN, FACES, PAGES, Face
-from fitroom.units import parse_bytes
+from fitroom.oom_faces import BENIGN, FACES, HARMLESS, PAGES, Face
+from fitroom.patterns import Pattern
 
-__all__ = ["FACES", "PAGES", "Exhaustion", "from_exception", "from_exit", "from_text"]
+__all__ = ["FACES", "HARMLESS", "PAGES", "Exhaustion", "Sign", "from_exception", "from_exit", "from_text", "signs"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Exhaustion:
         device: where, as TensorFlow names it, if the words tell.
         wanted_bytes: what was asked for, if the words tell.
         evidence: the words.
+        placed: False where the words do not tell whose memory it was.
     """
 
     resource: Resource
@@ -40,6 +42,7 @@ class Exhaustion:
     device: str | None = None
     wanted_bytes: int | None = None
     evidence: str = ""
+    placed: bool = True
 
     @property
     def is_memory(self) -> bool:
@@ -47,8 +50,30 @@ class Exhaustion:
         return self.resource.is_memory
 
 
+@dataclass(frozen=True)
+class Sign:
+    """A place in a text that says that something ran out."""
+
+    start: int
+    found: Exhaustion
+
+
+_MOST = 300  # what comes more often says nothing new
+
+
+def signs(text: str) -> list[Sign]:
+    """The signs of exhaustion in a text, certain or likely, in its order; of each face the first hundreds."""
+    readable = BENIGN.sub(lambda hint: " " * len(hint[0]), text)  # places stay what they are
+    found = [
+        Sign(match.start(), _describe(face, readable, match))
+        for face in FACES
+        for match in islice(face.pattern.finditer(readable), _MOST)
+    ]
+    return sorted(found, key=lambda sign: sign.start)
+
+
 def from_text(text: str) -> Exhaustion | None:
-    """What ran out according to a log or a message: the first certain sign, else the first likely one."""
+    """What ran out according to a log or a message: the first certain sign, else the most telling likely one."""
     readable = BENIGN.sub(" ", text)
     likely: Exhaustion | None = None
     certain: tuple[int, Exhaustion] | None = None
@@ -112,11 +137,11 @@ _OS_ERRORS = {
 
 # Exceptions whose message is written by a runtime. In any other class, such as a user's own ValueError that quotes
 # a log, the words prove nothing; the few masked ones are listed.
-_RUNTIME_ERRORS = re.compile(
+_RUNTIME_ERRORS = Pattern(
     r"^(ResourceExhausted|Internal|InvalidArgument|Unknown|Aborted|FailedPrecondition|Unavailable)Error$"
     r"|^(XlaRuntime|JaxRuntime)Error$|^(OutOfMemory|RpcError|_InactiveRpcError|InactiveRpcError)"
 )
-_MASKED = re.compile(
+_MASKED = Pattern(
     r"content is larger than 2GB|GraphDef cannot be larger than 2GB|exceeded maximum protobuf size"
     r"|\bOOM when allocating|\bOut of memory while trying|CUDA out of memory|out of memory trying to allocate"
     r"|would exceed memory|RESOURCE_EXHAUSTED"
@@ -136,74 +161,30 @@ def _from_one(error: BaseException) -> Exhaustion | None:
     said = from_text(message)
     if said is None and name == "ResourceExhaustedError" and not _QUOTA.search(message):
         first = message.strip().splitlines()[0] if message.strip() else name
-        resource, device = _place(message, Resource.HOST_MEMORY)
+        resource, device = oom_words.place(message)
+        resource = resource or Resource.HOST_MEMORY
         return Exhaustion(resource, "resource-exhausted", certain=False, device=device, evidence=first)
     return said
 
 
-_QUOTA = re.compile(r"quota|rate limit|too many requests|requests per", re.IGNORECASE)
+_QUOTA = Pattern(r"quota|rate limit|too many requests|requests per", re.IGNORECASE)
 
 
 # --- what the words around a face tell -----------------------------------------------------------------------------
 
 _WINDOW = 600
-_DEVICE = re.compile(
-    r"(?:\bon\s+|_device_|_device=\"|\bto\s+)(/(?:job:\S*?/)?(?:device:)?([GCT]PU):\d+)", re.IGNORECASE
-)
-_ALLOCATOR = re.compile(r"(?:by\s+allocator\s+|Allocator\s+\()([\w.]+)", re.IGNORECASE)
-_WANTED = (
-    re.compile(r"rounded to (\d+)"),
-    re.compile(
-        r"(?:allocat\w+|request for|Unable to allocate|size=)\D{0,20}?(\d[\d.]*\s?[KMGT]?i?B\b)\s*(?:\((\d+)\s?B)?"
-    ),
-    re.compile(r"(?:allocat\w+|\(size=)\s*(\d{4,})(?:\s*bytes)?\b"),
-)
-_SHAPE = re.compile(r"shape\s*[\[(]([\d,\s]+)[\])]\s*and\s+(?:data\s+)?type\s+(\w+)")
-_SIZES = {
-    "half": 2,
-    "bfloat16": 2,
-    "float": 4,
-    "double": 8,
-    "float16": 2,
-    "float32": 4,
-    "float64": 8,
-    "bool": 1,
-}
 
 
 def _describe(face: Face, text: str, match: re.Match[str]) -> Exhaustion:
     around = text[match.start() : match.end() + _WINDOW]
     resource, device = face.resource, None
     if resource is None:
-        resource, device = _place(text[max(0, match.start() - 200) : match.end() + _WINDOW], Resource.GPU_MEMORY)
+        start = max(0, match.start() - 200)
+        resource, device = oom_words.place(text[start : match.end() + _WINDOW])
+    placed = resource is not None
+    resource = resource or Resource.GPU_MEMORY
     start = text.rfind("\n", 0, match.start()) + 1
-    line = text[start : text.find("\n", match.end()) if "\n" in text[match.end() :] else len(text)]
-    wanted = _wanted(around) if resource.is_memory else None
-    return Exhaustion(resource, face.code, face.certain, device, wanted, line.strip()[:400])
-
-
-def _place(text: str, otherwise: Resource) -> tuple[Resource, str | None]:
-    """The memory and the device that a message speaks of; an allocator's name tells the memory too."""
-    # A copy names its source first: the last device named is the one that had no room.
-    kinds = {"G": Resource.GPU_MEMORY, "C": Resource.HOST_MEMORY, "T": Resource.TPU_MEMORY}
-    copies = "copying" in text
-    if devices := list(_DEVICE.finditer(text)):
-        place = devices[-1] if copies else devices[0]
-        return kinds[place[2][0].upper()], place[1]
-    if allocator := _ALLOCATOR.search(text):
-        name = allocator[1].lower()
-        on_host = "host" in name or "cpu" in name
-        return (Resource.HOST_MEMORY if on_host else Resource.GPU_MEMORY), None
-    return otherwise, None
-
-
-def _wanted(text: str) -> int | None:
-    """How many bytes were asked for: said outright, or the size of the tensor that is named."""
-    if shape := _SHAPE.search(text):
-        size = _SIZES.get(shape[2]) or int("".join(filter(str.isdigit, shape[2])) or 8) // 8
-        return prod(int(axis) for axis in shape[1].split(",") if axis.strip()) * size
-    for pattern in _WANTED:
-        if match := pattern.search(text):
-            exact = match.lastindex is not None and match.lastindex > 1 and match[2]
-            return int(match[2]) if exact else parse_bytes(match[1].rstrip(".") if match[1].isdigit() else match[1])
-    return None
+    end = text.find("\n", match.end())
+    line = text[start : len(text) if end < 0 else end]
+    wanted = oom_words.wanted(around) if resource.is_memory else None
+    return Exhaustion(resource, face.code, face.certain, device, wanted, line.strip()[:400], placed)

@@ -6,10 +6,10 @@ first, because a full disk or too large a message can come with TensorFlow's out
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from fitroom.core import Page, Resource
+from fitroom.patterns import Pattern
 
 _GPU, _HOST, _TPU = Resource.GPU_MEMORY, Resource.HOST_MEMORY, Resource.TPU_MEMORY
 _DISK, _FILES, _MESSAGE, _PROTO = (
@@ -34,97 +34,112 @@ class Face:
 
     code: str
     resource: Resource | None
-    pattern: re.Pattern[str]
+    pattern: Pattern
     what: str
     certain: bool = True
 
 
 def _face(code: str, resource: Resource | None, words: str, what: str, *, certain: bool = True) -> Face:
-    return Face(code, resource, re.compile(words), what, certain)
+    return Face(code, resource, Pattern(words), what, certain)
 
 
 # TensorFlow's always-printed hints: they speak of out-of-memory whatever the error is.
-BENIGN = re.compile(
+BENIGN = Pattern(
     r"Hint: If you want to see a list of allocated tensors[^\n]*|If\s+the\s+cause\s+is\s+memory\s+fragmentation[^\n]*"
+)
+
+# Lines that look fatal and are not: an optional scratch space was not had; much was asked of the host, and given; the
+# first, largest piece of a card was not free, and a smaller one is tried.
+HARMLESS = Pattern(
+    r"Allocator\s+\([^)\n]+\)\s+ran\s+out\s+of\s+memory\s+trying\s+to\s+allocate\s+([\d.]+\s?\w+)"
+    r"(?:(?!\bAllocator\b)[\s\S]){0,160}?not\s+a\s+failure[^\n]*"
+    r"|Allocation\s+of\s+(\d+)\s+exceeds\s+\d+%\s+of\s+(?:free\s+)?system\s+memory"
+    r"|failed\s+to\s+alloc(?:ate)?\s+(?:[\d.]+\s?\w+\s+\()?(\d+)\s+bytes\)?\s+(?:from\s+device|on\s+host)[^\n]{0,40}"
+    r"CUDA_ERROR_OUT_OF_MEMORY[^\n]*"
 )
 
 FACES = (
     _face(
         "disk-full",
         _DISK,
-        r"No space left on device|Disk quota exceeded|not enough space on the disk",
+        r"No\s+space\s+left\s+on\s+device|Disk\s+quota\s+exceeded|not\s+enough\s+space\s+on\s+the\s+disk",
         "A file could not be written: the disk or its quota is full. TensorFlow reports it as ResourceExhaustedError, "
         "with the out-of-memory hint attached; memory is not the matter.",
     ),
     _face(
         "too-many-open-files",
         _FILES,
-        r"Too many open files",
+        r"Too\s+many\s+open\s+files",
         "The process holds as many open files as it may (ulimit -n). Memory is not the matter.",
     ),
     _face(
         "message-too-large",
         _MESSAGE,
-        r"(?:Received|Sent) message larger than max|message length too large|Attempted to send .{0,40} larger than max",
+        r"(?i:(?:received|sent|send)\s+message\s+larger\s+than\s+max)|message length too large"
+        r"|Attempted to send .{0,40} larger than max",
         "A gRPC message is larger than its limit. It is called RESOURCE_EXHAUSTED, and memory is not the matter.",
     ),
     _face(
         "proto-2gb",
         _PROTO,
-        r"tensor proto whose content is larger than 2GB|GraphDef cannot be larger than 2GB"
-        r"|exceeded maximum protobuf size of 2GB",
+        r"tensor\s+proto\s+whose\s+content\s+is\s+larger\s+than\s+2GB|GraphDef\s+cannot\s+be\s+larger\s+than\s+2GB"
+        r"|exceed\w*\s+(?:the\s+)?maximum\s+protobuf\s+size|protocol message was rejected because it was too big",
         "Data or weights were embedded in a graph as a constant, and a protocol buffer holds at most 2 GB. "
         "Feed the data instead of capturing it.",
     ),
     _face(
         "windows-commit-limit",
         _HOST,
-        r"[Ee]rror code 1455|paging file is too small|WinError 1455",
+        r"[Ee]rror\s+code:?\s+1455|paging\s+file\s+is\s+too\s+small|(?:WinError|os error) 1455",
         "Windows ran out of commit memory: RAM plus the paging file. The GPU is the victim, not the cause.",
     ),
     _face(
         "oom-when-allocating",
         None,
-        r"OOM when allocating tensor",
+        r"OOM\s+when\s+allocating\s+(?:tensor|TensorList)",
         "TensorFlow's allocator had no room for a tensor. The tensor named is the one that came last: "
         "often the victim, not the culprit.",
     ),
     _face(
         "failed-to-allocate-memory",
         None,
-        r"failed to allocate memory\s*\[Op:|failed to allocate memory$|RESOURCE_EXHAUSTED:\s+failed to allocate memory",
+        r"failed\s+to\s+allocate\s+memory\s*\[Op:|(?m:\bfailed to allocate memory$)"
+        r"|RESOURCE_EXHAUSTED:\s+failed\s+to\s+allocate\s+memory",
         "TensorFlow's allocator had no room for an operation's result.",
     ),
     _face(
         "hbm-exceeded",
         _TPU,
-        r"Ran out of memory in memory space hbm|would exceed memory \(size=\d+\)|Exceeded hbm capacity",
+        r"Ran\s+out\s+of\s+memory\s+in\s+memory\s+space\s+[hvs]mem\b|Ran\s+out\s+of\s+memory\s+in\s+memory\s+space\s+hbm"
+        r"|would\s+exceed\s+memory\s+\(size=\d+\)|Exceeded\s+hbm\s+capacity"
+        r"|Attempting to (?:allocate|reserve) [\d.]+\w*[^\n]{0,40}\. That was not possible",
         "The program that XLA compiled needs more than the TPU's high-bandwidth memory.",
     ),
     _face(
         "xla-out-of-memory",
         None,
-        r"Out of memory (?:while trying to allocate|allocating)\s+[\d.]+|Failed to allocate request for [\d.]+"
-        r"|Ran out of memory in memory space \w+",
+        r"\b[Oo]ut\s+of\s+memory\s+(?:while\s+trying\s+to\s+allocate|allocating)\s+[\d.]+"
+        r"|Out\s+of\s+memory\s+trying\s+to\s+allocate\s+[\d.]+"
+        r"|Failed\s+to\s+allocate\s+request\s+for\s+[\d.]+",
         "A program that XLA compiled asked for its block of temporaries, and there was no room for it.",
     ),
     _face(
         "xla-new-constant",
         _GPU,
-        r"Failed to allocate \d+ bytes for new constant",
+        r"Failed\s+to\s+allocate\s+\d+\s+bytes\s+for\s+new\s+constant",
         "XLA had no room for a constant of the program. Another process, or this one's own preallocation, "
         "may hold the memory.",
     ),
     _face(
         "dst-tensor-not-initialized",
         None,
-        r"Dst tensor is not initialized",
+        r"Dst\s+tensor\s+is\s+not\s+initialized",
         "A copy to the device found no room there. TensorFlow raises it as InternalError.",
     ),
     _face(
         "constant-not-parsed",
         None,
-        r"Cannot parse tensor from (?:tensor_)?proto",
+        r"Cannot\s+parse\s+tensor\s+from\s+(?:tensor_)?proto",
         "A constant of the graph could not be allocated. TensorFlow raises it as InvalidArgumentError; seen on one "
         "replica of several. A damaged graph says the same.",
         certain=False,
@@ -132,14 +147,17 @@ FACES = (
     _face(
         "torch-cuda",
         _GPU,
-        r"CUDA out of memory|HIP out of memory|CUDA error: out of memory",
-        "PyTorch's allocator had no room on the GPU.",
+        r"(?:CUDA|HIP|XPU)\s+out\s+of\s+memory|(?:CUDA|HIP)\s+error:\s+out\s+of\s+memory|MPS\s+backend\s+out\s+of\s+memory"
+        r"|cuda runtime error \(2\)|(?:cuda|hip)ErrorMemoryAllocation|hipErrorOutOfMemory"
+        r"|cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU",
+        "PyTorch's allocator, or another library's on CUDA, had no room on the GPU.",
     ),
     _face(
         "allocator-ran-out",
         None,
         # "The caller indicates that this is not a failure": an optional scratch space was not had. Benign.
-        r"Allocator \([^)\n]+\) ran out of memory trying to allocate(?![\s\S]{0,160}?not\s+a\s+failure)",
+        r"(?:Allocator\s+\([^)\n]+\)\s+r|\bR)an\s+out\s+of\s+memory\s+trying\s+to\s+allocate"
+        r"(?![\s\S]{0,160}?not\s+a\s+failure)",
         "The BFC allocator gave up on a request after waiting for memory to come free.",
     ),
     _face(
@@ -147,6 +165,12 @@ FACES = (
         _GPU,
         r"cuMemAllocAsync failed to allocate",
         "CUDA's own pool allocator had no room on the GPU.",
+    ),
+    _face(
+        "cuda-context",
+        _GPU,
+        r"(?:cuDevicePrimaryCtxRetain|failed to create context|cuCtxCreate|cuInit)[^\n]{0,60}OUT_OF_MEMORY",
+        "CUDA could not even start on the card: other processes hold nearly all of it.",
     ),
     _face(
         "gpu-library-alloc-failed",
@@ -157,13 +181,14 @@ FACES = (
     _face(
         "numpy-array",
         _HOST,
-        r"Unable to allocate [\d.]+ ?\w*i?B\s+for an array",
+        r"Unable\s+to\s+allocate\s+(?:[\d.]+\s?\w+\s+for\s+an\s+)?array\b",
         "NumPy asked the host for an array that does not fit its memory.",
     ),
     _face(
         "bad-alloc",
         _HOST,
-        r"std::bad_alloc|LLVM ERROR: out of memory|terminate called .{0,60}bad_alloc",
+        r"std::bad_alloc|LLVM ERROR: out of memory|\b(?:m|re|c)alloc of size \d+ failed|java\.lang\.OutOfMemoryError"
+        r"|Insufficient memory \(Failed to allocate",
         "C++ code got no memory from the host and aborted the process.",
     ),
     _face(
@@ -176,34 +201,39 @@ FACES = (
     _face(
         "torch-cpu",
         _HOST,
-        r"DefaultCPUAllocator: (?:not enough memory|can't allocate memory)",
+        r"DefaultCPUAllocator:\s+(?:not\s+enough\s+memory|can't\s+allocate\s+memory)",
         "PyTorch's CPU allocator got no memory from the host.",
     ),
     _face(
         "kernel-oom-kill",
         _HOST,
-        r"Out of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:|OOMKilled|oom_reaper"
-        r"|invoked oom-killer",
-        "The kernel killed a process because the host, or the container, had no memory left.",
+        r"Out of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:|OOMKilled|oom_reaper: reaped"
+        r"|invoked oom-killer|\boom[-_]kill event|cgroup out-of-memory handler|killed by the OOM killer"
+        r"|TERM_MEMLIMIT|[Ee]xceeded (?:\w+ )?memory limit|for exceeding memory limits|node running low on memory"
+        r"|Memory limit of [\d.]+ ?\w+ exceeded|exceeded \d+% memory budget\. Restarting",
+        "The kernel, or the container's or cluster's manager, killed a process because no memory was left to it.",
     ),
     _face(
         "notebook-host",
         _HOST,
-        r"tried to allocate more memory than is available|crashed after using all available RAM"
-        r"|kernel (?:appears to have )?died[^\n]{0,80}memory",
+        r"tried\s+to\s+allocate\s+more\s+memory\s+than\s+is\s+available"
+        r"|crashed\s+after\s+using\s+(?:up\s+)?all\s+(?:the\s+)?available\s+RAM"
+        r"|[Kk]ernel (?:appears to have )?died[^\n]{0,80}memory",
         "The notebook's host restarted the session because its RAM was used up.",
     ),
     _face(
         "python-memory-error",
         _HOST,
-        r"(?<![A-Za-z])MemoryError\b|Cannot allocate memory|\bENOMEM\b",
+        r"(?<![A-Za-z])MemoryError\b|Cannot allocate memory|\bENOMEM\b|Not enough memory resources are available"
+        r"|insufficient shared memory \(shm\)|\bout of shared memory\b",
         "Python, or a system call, got no memory from the host.",
     ),
     _face(
         "sigkill",
         _HOST,
-        r"terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=]+137\b|signal 9 \(SIGKILL\)"
-        r"|(?m:^\s*Killed\s*$)",
+        r"(?i:terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=(]+137\b|signal 9 \(SIGKILL\))"
+        r"|<Signals\.SIGKILL|(?i:exit\s?code\s*:?|exit status) -9\b|killed by signal: Killed"
+        r"|(?m:^[ \t]*Killed[ \t]*$)|line \d+: +\d+ Killed\b|(?m:^(?:zsh: |\[\d+\] +(?:[+-] +)?\d+ +)killed\b)",
         "The process was killed from outside. Most often the kernel did it for memory; anyone may.",
         certain=False,
     ),
@@ -211,23 +241,36 @@ FACES = (
         "gpu-library-handle",
         _GPU,
         # The same status with "driver version" beside it speaks of the driver.
-        r"(?i:could not create cudnn handle|failed to create cublas handle):?\s+\w+_STATUS_\w+"
-        r"(?![\s\S]{0,120}driver version)",
+        r"(?:(?i:could not create cudnn handle|failed to create cublas handle):?\s+\w+_STATUS_\w+"
+        r"|CUBLAS_STATUS_NOT_INITIALIZED|This is probably because cuDNN failed to initialize)"
+        r"(?![\s\S]{0,120}(?:driver version|[Ll]oaded runtime CuDNN))",
         "A CUDA library could not start. Nearly always the card is full: another process, a session that was not "
         "closed, or TensorFlow's own preallocation. A broken installation says the same.",
         certain=False,
     ),
     _face(
+        "card-refused-little",
+        _GPU,
+        r"failed to allocate (?:(?:\d|[12]\d)(?:\.\d+)?Mi?B?|[\d.]+(?:Ki?B?|B)) \(\d+ bytes\) from device: "
+        r"[^\n]{0,30}CUDA_ERROR_OUT_OF_MEMORY"
+        r"(?![\s\S]{0,4000}(?:Epoch|\d+/\d+ \[|loss:))",
+        "The card refused even some few MiB: it is full, of this process or of others.",
+        certain=False,
+    ),
+    _face(
         "gpu-start-failed",
         _GPU,
-        r"Blas GEMM launch failed|failed initializing StreamExecutor for CUDA device",
+        r"Blas \w+ launch failed|failed initializing StreamExecutor for CUDA device",
         "A CUDA call failed at its start, as happens when other processes hold the card's memory.",
         certain=False,
     ),
     _face(
         "resource-exhausted",
         None,
-        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted):?[^\n]{0,200}(?:allocat|memory|OOM)",
+        # A piece of the card that was refused, and a smaller one tried, is called so, too.
+        r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted)\b(?!(?:\s*:)+\s*CUDA_ERROR)"
+        r"[^\n]{0,200}(?:allocat|memory|OOM)"
+        r"|CUDA_ERROR_OUT_OF_MEMORY(?=\W[^\n]{0,200}\n\s*(?:Traceback|Aborted|Segmentation|\Z))",
         "The runtime says that a resource ran out, in words that this release does not know.",
         certain=False,
     ),

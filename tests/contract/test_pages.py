@@ -22,3 +22,13 @@ def test_a_page_says_something(page: Page) -> None:
 
 def test_all_guarantees_have_a_page() -> None:
     assert [page.code for page in PAGES if page.kind == "guarantee"] == [f"G{n}" for n in range(1, 10)]
+
+
+def test_the_list_has_every_page(capsys: pytest.CaptureFixture[str]) -> None:
+    from fitroom.commands import main
+
+    main(["explain"])
+    listed = capsys.readouterr().out
+    for page in PAGES:
+        assert f"  {page.code} " in listed
+        assert page.title in listed

@@ -18,6 +18,8 @@ LIGHT = [
     ["explain", "G1"],
     ["demo", "--help"],
     ["run", "--help"],
+    ["diagnose", "--help"],
+    ["explain", "fragmentation"],
 ]
 
 WITHOUT = """
@@ -97,6 +99,10 @@ def test_env_tells_the_same_as_text_and_json(fitroom: Run) -> None:
         (["explain", "badalloc"], "bad-alloc"),
         ([], "COMMAND"),
         (["nonsense"], "invalid choice"),
+        (["diagnose"], "LOG"),
+        (["diagnose", "no_such.log"], "Cannot read the log. Received: no_such.log (No such file or directory)."),
+        (["diagnose", "src"], "This folder holds no run. Received: src."),
+        (["diagnose", "/dev/null"], "The log is empty"),
         (["run"], "needs a script"),
         (["run", "no_such_script.py"], "No such script. Received: no_such_script.py."),
         (["run", "--plan", "magic", "setup.py"], "Cannot read this plan"),

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from fitroom import __version__
 from fitroom.commands.demo import Demo
+from fitroom.commands.diagnose import Diagnose
 from fitroom.commands.env import Env
 from fitroom.commands.estimate import Estimate
 from fitroom.commands.explain import Explain
@@ -33,7 +34,7 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: tuple[type[Command], ...] = (Run, Estimate, Env, Explain, Demo)
+COMMANDS: tuple[type[Command], ...] = (Run, Estimate, Diagnose, Env, Explain, Demo)
 
 
 def main(argv: list[str] | None = None) -> int:

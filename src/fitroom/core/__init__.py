@@ -10,8 +10,9 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 _HOMES = {
+    "Advice": "advice",
     "Budget": "budget",
-    "Cause": "diagnosis",
+    "Cause": "cause",
     "Diagnosis": "diagnosis",
     "Event": "record",
     "Evidence": "diagnosis",
@@ -32,8 +33,10 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from fitroom.core.advice import Advice
     from fitroom.core.budget import Budget
-    from fitroom.core.diagnosis import Cause, Diagnosis, Evidence
+    from fitroom.core.cause import Cause
+    from fitroom.core.diagnosis import Diagnosis, Evidence
     from fitroom.core.finding import Finding, Fix
     from fitroom.core.fitting import Fitting, Place
     from fitroom.core.footprint import Footprint, LayerBytes, Parts
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from fitroom.core.resource import Resource
 
 __all__ = [
+    "Advice",
     "Budget",
     "Cause",
     "Diagnosis",

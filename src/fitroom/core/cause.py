@@ -1,0 +1,49 @@
+"""Why something ran out."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Cause(str, Enum):
+    """Why it ran out."""
+
+    BATCH_OR_ACTIVATIONS = "batch_or_activations"
+    WEIGHTS_OR_OPTIMIZER_TOO_BIG = "weights_or_optimizer_too_big"
+    SINGLE_GIANT_TENSOR = "single_giant_tensor"
+    FRAGMENTATION = "fragmentation"
+    OTHER_PROCESS = "other_process"
+    LEAK_OVER_ITERATIONS = "leak_over_iterations"
+    RETRACING = "retracing"
+    HOST_DATASET = "host_dataset"
+    PROTO_EMBEDDED_DATA = "proto_embedded_data"
+    GPU_PREALLOCATION_OR_GROWTH = "gpu_preallocation_or_growth"
+    DISK_FULL = "disk_full"
+    FD_LIMIT = "fd_limit"
+    MESSAGE_LIMIT = "message_limit"
+    INFERENCE_TOO_LARGE = "inference_too_large"
+    UNKNOWN = "unknown"
+
+    @property
+    def words(self) -> str:
+        """The cause in words, on one line."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Cause.BATCH_OR_ACTIVATIONS: "The batch, or what its samples turn into, is too large",
+    Cause.WEIGHTS_OR_OPTIMIZER_TOO_BIG: "The weights, their gradients or the optimizer's slots are too large",
+    Cause.SINGLE_GIANT_TENSOR: "One tensor takes all of the memory",
+    Cause.FRAGMENTATION: "Enough is free, but not in one piece",
+    Cause.OTHER_PROCESS: "Another process holds the card's memory",
+    Cause.LEAK_OVER_ITERATIONS: "Each round keeps some memory, until it is full",
+    Cause.RETRACING: "A function is traced anew for every call",
+    Cause.HOST_DATASET: "The data are held in the host's memory, and do not fit",
+    Cause.PROTO_EMBEDDED_DATA: "Data or weights are embedded in a graph, which holds at most 2 GB",
+    Cause.GPU_PREALLOCATION_OR_GROWTH: "Preallocation, growth, or a limit that the program sets",
+    Cause.DISK_FULL: "The disk is full",
+    Cause.FD_LIMIT: "Too many open files",
+    Cause.MESSAGE_LIMIT: "A message is larger than its channel allows",
+    Cause.INFERENCE_TOO_LARGE: "Too many samples at once in prediction or evaluation",
+    Cause.UNKNOWN: "The words do not tell why",
+}

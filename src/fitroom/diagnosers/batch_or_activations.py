@@ -1,0 +1,103 @@
+"""The step is too large: its activations grow with the batch."""
+
+from __future__ import annotations
+
+from fitroom.core import Advice, Cause
+from fitroom.diagnosers import ops, sizes, story
+from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers.single_giant_tensor import is_one_operation, is_round_block
+from fitroom.units import format_bytes
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fitroom.diagnosers.facts import Facts
+
+CAUSE = Cause.BATCH_OR_ACTIVATIONS
+PAGE = page(
+    CAUSE,
+    "What layers make of a batch is kept until the way back has used it. That memory grows with the batch, the "
+    "resolution, the length of sequences and the number of channels; weights do not.",
+    "the tensor that failed begins with the batch, often 64 × 112 × 112 × 64 or the like; it fails in the first step "
+    "or in a gradient; a smaller batch runs. The tensor named is the last straw, not the culprit.",
+    "slices of the batch with one update for all of them, which Fitroom does without changing the result: fitroom run "
+    'train.py, or fitroom.guard(model). Activations computed again instead of kept: plan="recompute". A smaller '
+    "batch, smaller images, shorter sequences.",
+)
+
+
+def clues(facts: Facts) -> Iterator[Clue]:
+    """A leading axis that is a batch, a gradient of an activation, a block of XLA's."""
+    if not facts.resource.is_memory:
+        return
+    rank = len(facts.shape or ())
+    if facts.on_card:
+        yield Clue(1.5, "it was memory that tensors take")
+    if story.leads_with_batch(facts) and facts.shape:
+        # A matrix of activations is rarely what fills a memory.
+        points = 3.0 if rank >= 4 else 2.0 if rank == 3 else 1.0
+        points = min(points, 1.5) if facts.shape[0] > 4096 else points
+        yield Clue(points, f"the tensor begins with {facts.shape[0]}, as a batch does")
+        if rank >= 4 and facts.resource.value == "host_memory":
+            yield Clue(1.0, "it has the axes of an activation")
+    elif story.is_flattened(facts) and facts.on_card and facts.shape:
+        yield Clue(3.0, f"its leading axis, {facts.shape[0]}, looks like samples times something")
+    elif rank == 2 and facts.shape and not story.is_weight(facts) and facts.on_card and not facts.is_giant():
+        yield Clue(1.0, "rows of a matrix grow with the samples")
+    is_step = not facts.is_tiny() and not is_round_block(facts) and not is_one_operation(facts)
+    if facts.face in ("xla-out-of-memory", "hbm-exceeded") and is_step:
+        yield Clue(1.5, "XLA asks for what a whole step needs in one block")
+    if facts.op and ops.is_backward(facts.op) and not story.is_weight(facts) and facts.on_card:
+        yield Clue(0.5, "it failed on the way back, where most is kept")
+    if facts.footprint is not None and facts.footprint.parts.activations > facts.footprint.peak / 2:
+        size = format_bytes(facts.footprint.parts.activations)
+        yield Clue(4.0, f"activations take {size} of the step's peak")
+
+
+def advice(facts: Facts) -> Iterator[Advice]:
+    """Slices, recomputation, a smaller batch."""
+    batch, fits, count = story.batch(facts), sizes.fitting_batch(facts), sizes.slices(facts)
+    need = sizes.needed(facts)
+    numbers = ""
+    if batch and fits and need and facts.limit:
+        numbers = f"{format_bytes(need)} or more at batch {batch}, {format_bytes(facts.limit)} there: "
+    if batch == 1:
+        yield Advice(
+            "Compute activations again instead of keeping them: a batch of 1 cannot be cut",
+            "a third more time, and often half of the memory",
+            'fitroom.guard(model, plan="recompute")',
+        )
+        yield Advice("Smaller images, shorter sequences or fewer channels", "halving both sides of an image: a quarter")
+        return
+    yield Advice(
+        "Run it in slices, with one update for all of them: the same result",
+        f"{numbers}{count} slices of {-(-batch // count)}" if batch and count else "as much less as there are slices",
+        f'fitroom run train.py    # or: fitroom.guard(model, plan="micro_batch={count or 4}")',
+    )
+    if fits and batch:
+        # On the way back the peak is near; before it, more is to come.
+        safe = fits if facts.op and ops.is_backward(facts.op) else max(1, fits // 2)
+        yield Advice(
+            "Take a smaller batch, if you may change the training",
+            f"batch {batch} → at most {fits} can fit" + (f"; {safe} to be safe" if safe < fits else ""),
+            f"batch_size={safe}",
+        )
+    elif batch:
+        yield Advice(
+            "Take a smaller batch, if you may change the training",
+            f"half of {batch} needs about half of the activations' memory",
+            f"batch_size={max(1, batch // 2)}",
+        )
+    yield Advice(
+        "Compute activations again instead of keeping them: the same result",
+        "a third more time, and often half of the memory",
+        'fitroom.guard(model, plan="recompute")',
+    )
+
+
+def futile(facts: Facts) -> Iterator[str]:
+    """What people try and what does not change a step's peak."""
+    if facts.resource.is_memory:
+        yield "clear_session(), gc.collect() or memory growth: the step itself needs this much"
