@@ -91,5 +91,7 @@ def test_only_seams_touch_private_attributes_of_keras_and_tensorflow() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
                 owner = node.value
+                if isinstance(owner, ast.Name) and (owner.id, node.attr) == ("os", "_exit"):  # documented
+                    continue
                 is_own = isinstance(owner, ast.Name) and owner.id in ("self", "cls", "other")
                 assert is_own, f"{path.relative_to(SOURCE)}:{node.lineno} touches .{node.attr}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,15 +230,11 @@ def _trained(step: OwnStep) -> Trained:
 
 def _place() -> str:
     """The line of the script that trains."""
-    frame = sys._getframe()
-    found = ""
-    while frame is not None:
+    for frame, line in traceback.walk_stack(None):
         path = frame.f_code.co_filename
         if not function_seams.is_library(frame.f_code) and not path.startswith("<"):
-            found = f"{Path(path).name}:{frame.f_lineno}"
-            break
-        frame = frame.f_back  # type: ignore[assignment] # None at the outermost
-    return found
+            return f"{Path(path).name}:{line}"
+    return ""
 
 
 def _first_batch(x: Any) -> tuple[Any, Any]:
