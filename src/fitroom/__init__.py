@@ -25,6 +25,7 @@ _HOMES = {
     "estimate": "fitroom.estimator.estimating",
     "guard": "fitroom.training.guarding",
     "isolated": "fitroom.supervisor.isolating",
+    "plan": "fitroom.training.planning",
     "load_ipython_extension": "fitroom.training.notebook",  # %load_ext fitroom
     "unload_ipython_extension": "fitroom.training.notebook",
     "step": "fitroom.training.functions",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from fitroom.training.does_not_fit import DoesNotFit
     from fitroom.training.functions import step
     from fitroom.training.guarding import guard, unguard
+    from fitroom.training.planning import plan
 
 __all__ = [
     "Budget",
@@ -56,6 +58,7 @@ __all__ = [
     "estimate",
     "guard",
     "isolated",
+    "plan",
     "step",
     "unguard",
 ]

@@ -18,6 +18,7 @@ from fitroom.commands.diagnose import Diagnose
 from fitroom.commands.env import Env
 from fitroom.commands.estimate import Estimate
 from fitroom.commands.explain import Explain
+from fitroom.commands.plan import Plan
 from fitroom.commands.run import Run
 from fitroom.errors import FitroomError
 
@@ -34,7 +35,7 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: tuple[type[Command], ...] = (Run, Estimate, Diagnose, Env, Explain, Demo)
+COMMANDS: tuple[type[Command], ...] = (Run, Estimate, Plan, Diagnose, Env, Explain, Demo)
 
 
 def main(argv: list[str] | None = None) -> int:

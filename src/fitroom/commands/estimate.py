@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from fitroom.commands import scripts
-from fitroom.errors import UsageError
+from fitroom.commands import asking, scripts
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from fitroom.core import Fitting
-    from fitroom.supervisor.asking import Answer, Question
+    from fitroom.supervisor.asking import Question
 
 
 class Estimate:
@@ -27,28 +26,17 @@ class Estimate:
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments."""
         parser.usage = "fitroom estimate [OPTIONS] [-m] SCRIPT [ARGUMENTS …]"
-        parser.add_argument("--batch-size", metavar="N", type=_size, help="at this batch size instead of the script's")
+        asking.configure(parser)
         parser.add_argument("--plan", metavar="PLAN", help="with these remedies, such as micro_batch=4 or recompute")
         parser.add_argument("--budget", metavar="SIZE", help="memory that it is to fit, such as 8GiB")
         parser.add_argument(
             "--gpu", metavar="NAME", action="append", default=[], help="a GPU that it is to fit, such as T4; or all"
         )
-        parser.add_argument("--all", action="store_true", help="pass over each training, and show all of them")
-        parser.add_argument("--json", action="store_true", help="print JSON, a line for each training")
         scripts.configure(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Ask, and print."""
-        from fitroom.supervisor.asking import ask
-
-        if not arguments.script:
-            raise UsageError("fitroom estimate needs a script", hint="fitroom estimate train.py")
-        if not arguments.is_module:
-            scripts.check(arguments.script, "estimate")
-        question = _question(arguments)
-        command = [*(["-m"] if arguments.is_module else []), arguments.script]
-        answer = ask([*command, *scripts.verbatim(arguments.script, arguments.arguments)], question)
-        _check(arguments.script, answer)
+        answer = asking.ask(arguments, self.name, _question)
         if arguments.json:
             print(*(fitting.to_json() for fitting in answer.fittings), sep="\n")
         else:
@@ -94,35 +82,6 @@ def _gpus(names: list[str]) -> list[tuple[str, int, str]]:
     return here + [(card.name, card.usable, "") for card in sorted(cards, key=lambda card: card.usable)]
 
 
-def _check(script: str, answer: Answer) -> None:
-    """Whether there is anything to show.
-
-    Raises:
-        UsageError: if not, with the reason.
-    """
-    if answer.fittings:
-        return
-    if answer.refused:
-        raise UsageError(f"The training cannot be estimated: {answer.refused[0]}")
-    if answer.code:
-        ended = f"exit code {answer.code}" if answer.code > 0 else f"signal {-answer.code}"
-        raise UsageError(
-            "The script ended before its first training", received=f"{script}, {ended}", hint=f"python {script}"
-        )
-    raise UsageError(
-        "The script ran to its end and trained nothing",
-        received=script,
-        expected="a call of model.fit, model.train_on_batch, or of a step that applies gradients",
-        hint="fitroom.estimate(model, batch_size), in Python",
-    )
-
-
 def _fits(fitting: Fitting, gpus_asked: bool) -> bool:
     places = [fitting.budget] if fitting.budget is not None else []
     return all(place.fits for place in (*places, *(fitting.gpus if gpus_asked else ())))
-
-
-def _size(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 up. Received: {text}")
-    return int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fitroom.core.budget import Budget
@@ -19,17 +20,26 @@ class Plan(Noun):
         footprint: what the training is expected to need with them; None for a plan made by hand.
         budget: what it has to fit into; None for a plan made by hand.
         reason: why these remedies, in words.
+        largest_batch: the largest batch that would fit the budget with them; None where that is not known.
+        alternatives: what else was weighed, best first.
     """
 
     remedies: tuple[Remedy, ...] = ()
     footprint: Footprint | None = None
     budget: Budget | None = None
     reason: str = ""
+    largest_batch: int | None = None
+    alternatives: tuple[Plan, ...] = ()
 
     @property
     def exact(self) -> bool:
         """Whether every remedy keeps the math."""
         return all(remedy.exact for remedy in self.remedies)
+
+    @property
+    def time_factor(self) -> float:
+        """Expected step time with it ÷ plain."""
+        return math.prod(remedy.time_factor for remedy in self.remedies)
 
     @property
     def fits(self) -> bool | None:

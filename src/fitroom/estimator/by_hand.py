@@ -59,6 +59,8 @@ class StepMeasurement(Measurement):
             "optimizers": [one.name for one in found.optimizers],
             "data": samples.SCOPE,
             "compiled": False,
+            "seconds": self.seconds,
+            "trained": trained,
             "accumulators": accumulators(plan, training, known, trained),
             "weights": weights,
             "slots": slots,

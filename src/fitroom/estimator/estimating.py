@@ -56,6 +56,18 @@ class Estimate(Footprint):
         """The largest batch whose worst case is within the budget; 0 where none is, a million where it does not end."""
         return self._source.largest(self.kind, _bytes(budget), _MOST)
 
+    def sliced(self, slices: int) -> Footprint:
+        """The same batch in so many slices, by arithmetic; exactly measured it is with `plan`."""
+        return self._source.sliced(self.batch_size, slices)
+
+    def fitting_slice(self, budget: int | str | Budget) -> int:
+        """The largest slice of the batch whose worst case is within the budget; 0 where not even one sample is."""
+        return self._source.fitting_slice(self.batch_size, _bytes(budget))
+
+    def seconds(self, batch: int) -> float | None:
+        """How long a step takes where it was measured; None where it was only traced."""
+        return self._source.time(batch)
+
     @property
     def on_gpu(self) -> Estimate:
         """The same on a GPU, without what a CPU's kernels take for themselves; its band is wider."""
@@ -215,7 +227,7 @@ def _traced(
 
 
 def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "measured"], notes: list[str]) -> Footprints:
-    resident = Resident(tuple(answer["weights"]), tuple(answer["slots"]), answer["accumulators"])
+    resident = Resident(tuple(answer["weights"]), tuple(answer["slots"]), answer["accumulators"], answer["trained"])
     kinds: tuple[Kind, ...] = ("training", "evaluation", "prediction")
     missing = {kind: answer[kind] for kind in kinds if isinstance(answer[kind], str)}
     return Footprints(
@@ -227,6 +239,7 @@ def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "meas
         band=_BANDS["compiled" if how == "measured" and answer["compiled"] else how],
         plan=str(plan),
         notes=tuple(notes),
+        seconds=tuple(answer["seconds"]),
     )
 
 

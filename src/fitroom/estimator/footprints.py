@@ -68,11 +68,17 @@ class Names:
 
 @dataclass(frozen=True)
 class Resident:
-    """What stays on the device between steps: the path of a weight, and the bytes of it or of a slot of it."""
+    """What stays on the device between steps: the path of a weight, and the bytes of it or of a slot of it.
+
+    Attributes:
+        accumulators: what slices add up in, where there are slices.
+        trained: the bytes of the weights that are trained.
+    """
 
     weights: tuple[tuple[str, int], ...]
     slots: tuple[tuple[str, int], ...] = ()
     accumulators: int = 0
+    trained: int = 0
 
 
 @dataclass
@@ -87,6 +93,7 @@ class Footprints:
         band: the relative error to reckon with.
         plan, notes: as a Footprint has them.
         missing: why there is nothing recorded of a kind.
+        seconds: of recorded training steps, with their sizes.
     """
 
     replays: dict[Kind, Replay]
@@ -97,6 +104,7 @@ class Footprints:
     plan: str = "plain"
     notes: tuple[str, ...] = ()
     missing: dict[Kind, str] = field(default_factory=dict)
+    seconds: tuple[tuple[int, float], ...] = ()
     _found: dict[tuple[Kind, int], Footprint] = field(default_factory=dict)
     _sorts: dict[tuple[int, str], tuple[list[str], npt.NDArray[np.int64]]] = field(default_factory=dict)
 
@@ -112,6 +120,34 @@ class Footprints:
         within = room / (1 + self.band)
         highest = largest(lambda size: replay.tensors(size) <= within, most)  # which takes less time
         return largest(lambda size: replay.peak(size) <= within, highest)
+
+    def sliced(self, batch: int, slices: int) -> Footprint:
+        """A training step at this batch size in so many slices: a slice's peak, accumulators, and the whole batch."""
+        if slices == 1:
+            return self.at("training", batch)
+        size = -(-batch // slices)
+        whole = self.at("training", size)
+        parts = dataclasses.replace(
+            whole.parts, accumulators=self.resident.trained, data=whole.parts.data * batch // size
+        )
+        plan = ", ".join([f"micro_batch={slices}", *([self.plan] if self.plan != "plain" else [])])
+        return dataclasses.replace(whole, batch_size=batch, parts=parts, plan=plan)
+
+    def fitting_slice(self, batch: int, room: int) -> int:
+        """The largest slice of a batch whose worst case is within `room`; 0 where not even one sample is."""
+        return largest(lambda size: self.sliced(batch, -(-batch // size)).worst <= room, batch)
+
+    def time(self, batch: int) -> float | None:
+        """How long a training step takes, by the line through those that were recorded; None where none was."""
+        if not self.seconds:
+            return None
+        quickest: dict[int, float] = {}
+        for size, seconds in self.seconds:
+            quickest[size] = min(seconds, quickest.get(size, seconds))
+        sizes, times = np.array(list(quickest)), np.array(list(quickest.values()))
+        each = max(float(np.polyfit(sizes, times, 1)[0]), 0.0) if len(sizes) > 1 else 0.0
+        once = max(float(np.mean(times - each * sizes)), 0.0)
+        return once + each * batch
 
     def on_gpu(self) -> Footprints:
         """The same without what a CPU's kernels take for themselves."""

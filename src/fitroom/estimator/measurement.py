@@ -62,6 +62,7 @@ class Measurement:
         self.sample = self.x if y is None else (x, y)
         self.batch = batch
         self.sizes: tuple[int, ...] = ()
+        self.seconds: list[tuple[int, float]] = []  # of training steps, with their sizes
 
     def run(self, plan: Plan) -> dict[str, Any]:
         """What was recorded, and what the model is made of."""
@@ -80,6 +81,8 @@ class Measurement:
             "optimizers": [one.name for one in optimizers],
             "data": samples.SCOPE,
             "compiled": bool(model.jit_compile),
+            "seconds": self.seconds,
+            "trained": trained,
             "accumulators": accumulators(plan, training, sum(sizes) + sum(size for _, size in slots), trained),
             "weights": list(zip(weights, sizes, strict=True)),
             "slots": slots,
@@ -111,6 +114,8 @@ class Measurement:
         data = samples.dataset(self.x if kind == "predict" else self.sample, each)
         with closing(recorder):
             run(data, verbose=0, callbacks=[recorder.callback()])
+        if kind == "train":
+            self.seconds = _timed(sizes, recorder.taken)
         return self._tapes(sizes, recorder.steps())
 
     def _climb(self, taken: list[Taken]) -> Iterator[int]:
@@ -176,6 +181,7 @@ class Measurement:
                 sizes.append(size * slices)
                 with profiler_seams.marked(str(len(sizes))), taken(found):
                     once(size * slices)
+        self.seconds = _timed(sizes, found)
         tapes = self._tapes(sizes, between_marks(trace.events))
         self.sizes = tuple(size // slices for size in self.sizes)
         return tapes
@@ -189,6 +195,11 @@ class Measurement:
     def _data(self, size: int) -> Any:
         (data,) = samples.dataset(self.sample, lambda: iter([size]))
         return data
+
+
+def _timed(sizes: list[int], taken: list[Taken]) -> list[tuple[int, float]]:
+    """Each recorded step's size and time; the first one that was taken was not recorded."""
+    return [(size, one.seconds) for size, one in zip(sizes, taken[1:], strict=False)]
 
 
 def _jump(peaks: dict[int, int]) -> tuple[int, int]:

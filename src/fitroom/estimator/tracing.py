@@ -69,6 +69,8 @@ def trace(model: Any, x: Any, y: Any) -> dict[str, Any]:
         "weights": weights,
         "slots": slots,
         "accumulators": 0,
+        "seconds": [],
+        "trained": sum(map(keras_seams.bytes_of, model.trainable_variables)),
         "layers": [one.name for one in keras_seams.all_layers(model)],
         "optimizers": [one.name for one in keras_seams.optimizers(model)],
         "data": samples.SCOPE,

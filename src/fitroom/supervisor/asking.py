@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fitroom.core import Fitting
+from fitroom.core import Fitting, Plan
 from fitroom.devices import host, pocket
 from fitroom.supervisor.supervising import SITE
 from fitroom.units import MIB
@@ -27,6 +27,8 @@ class Question:
         budget: bytes that it is to fit.
         gpus: names, bytes and what is to be said of each.
         all: whether every training is asked for, or the first one.
+        plan_for: a Budget's JSON: asks for a plan, instead of where it fits.
+        allow: remedies that the plan may use though they change the math.
     """
 
     batch_size: int | None = None
@@ -34,6 +36,8 @@ class Question:
     budget: int | None = None
     gpus: tuple[tuple[str, int, str], ...] = ()
     all: bool = False
+    plan_for: str | None = None
+    allow: tuple[str, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -41,11 +45,13 @@ class Answer(NamedTuple):
 
     Attributes:
         fittings: the trainings that were met.
+        plans: their places in the script, and plans, where these were asked for.
         refused: where and why one could not be estimated.
         code: the script's exit code; it is 0 where it was stopped at its first training.
     """
 
     fittings: tuple[Fitting, ...]
+    plans: tuple[tuple[str, Plan], ...]
     refused: tuple[str, ...]
     code: int
 
@@ -65,6 +71,7 @@ def ask(command: list[str], question: Question) -> Answer:
     found = [json.loads(line) for line in lines]
     return Answer(
         tuple(Fitting.from_json(one["fitting"]) for one in found if "fitting" in one),
+        tuple((one["where"], Plan.from_json(one["plan"])) for one in found if "plan" in one),
         tuple(f"{one.get('where', '')}: {one['refused']}".removeprefix(": ") for one in found if "refused" in one),
         done.returncode,
     )

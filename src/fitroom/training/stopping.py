@@ -14,8 +14,9 @@ from fitroom.training.tracebacks import hide_our_frames
 TYPE_CHECKING = False  # as in typing: every Python that a script starts imports this module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
+
+    from fitroom.training.trainings import Training
 
 
 def install(told: dict[str, Any]) -> None:
@@ -37,18 +38,18 @@ def _keras(told: dict[str, Any]) -> None:
         _leave()
     from fitroom.training import trainings
 
-    trainings.install(lambda where, estimated: _take(told, where, estimated), told)
+    trainings.install(lambda training: _take(told, training), told)
 
 
-def _take(told: dict[str, Any], where: str, estimated: Callable[[], Any]) -> None:
+def _take(told: dict[str, Any], training: Training) -> None:
     """Answer with what a training takes; unless all are wanted, that is the end."""
     from fitroom.errors import FitroomError
-    from fitroom.training.placing import fitting
+    from fitroom.training import placing
 
     try:
-        answer = {"fitting": fitting(where, estimated(), told).to_json()}
+        answer = placing.answer(training, told)
     except FitroomError as error:
-        answer = {"where": where, "refused": str(error)}
+        answer = {"where": training.where, "refused": str(error)}
     _answer(told, answer)
     if not told["all"]:
         _leave()

@@ -7,7 +7,7 @@ import itertools
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -16,23 +16,39 @@ from fitroom.core import Plan
 from fitroom.errors import UsageError
 from fitroom.estimator.by_hand import StepMeasurement, Trained
 from fitroom.estimator.estimating import Estimate, estimate_here, estimate_step
-from fitroom.remedies import read_plan
+from fitroom.steps import mixing
 from fitroom.steps.compiled import Compiled
+from fitroom.steps.mixing import Obstacle
 from fitroom.steps.own_step import OwnStep
 from fitroom.steps.sites import Unsupported
-from fitroom.training import every_function, function_seams, keras_seams
+from fitroom.training import every_function, function_seams, keras_seams, stand_ins
 from fitroom.training.arguments import Arguments
 from fitroom.training.functions import function_step
 
-Take = Callable[[str, Callable[[], Estimate]], None]
+
+class Training(NamedTuple):
+    """A training of the script, before it begins.
+
+    Attributes:
+        where: its place in the script.
+        estimate: what it takes with a plan.
+        obstacles: gives what speaks against slices of its batch.
+    """
+
+    where: str
+    estimate: Callable[[Plan], Estimate]
+    obstacles: Callable[[], list[Obstacle]]
+
+
+Take = Callable[[Training], None]
 
 _DATASETS = (tf.data.Dataset, tf.distribute.DistributedDataset)
 _DEFAULT_BATCH = 32
 
 
 def install(take: Take, told: dict[str, Any]) -> None:
-    """Have `take` called at every training, with its place in the script and what gives its estimate."""
-    trainings = _Trainings(take, told["batch_size"], read_plan(told["plan"]))
+    """Have `take` called at every training; `told` has the batch size to estimate it at, or None for its own."""
+    trainings = _Trainings(take, told["batch_size"])
     for name in ("fit", "train_on_batch"):
         plain = getattr(keras.Model, name)
         setattr(keras.Model, name, functools.wraps(plain)(getattr(trainings, name)))
@@ -41,10 +57,9 @@ def install(take: Take, told: dict[str, Any]) -> None:
 
 
 class _Trainings:
-    def __init__(self, take: Take, batch: int | None, plan: Plan) -> None:
+    def __init__(self, take: Take, batch: int | None) -> None:
         self._take = take
         self._batch = batch
-        self._plan = plan
         self._met: set[tuple[int, str]] = set()
         self._inside = False  # what we do ourselves is no training of the script's
         self._called: tuple[Any, Arguments, Any] | None = None  # under a tape, line by line
@@ -64,10 +79,10 @@ class _Trainings:
             size = self._batch or batch_size or (_samples(first) if first is not None else _DEFAULT_BATCH)
             if first is not None and not isinstance(x, tf.data.Dataset | keras.utils.PyDataset):
                 data = first if isinstance(first, tuple) else (first,)
-                self._meet("fit", lambda: self._estimated(model, size, *(*data, None)[:2]))
+                self._meet_model("fit", model, size, *(*data, None)[:2])
             else:
-                self._meet("fit", lambda: self._estimated(model, size, x, y))
-            return _passed_over(model, more.get("epochs", rest[0] if rest else 1))
+                self._meet_model("fit", model, size, x, y)
+            return stand_ins.history(model, more.get("epochs", rest[0] if rest else 1))
 
         plain = keras.Model.fit
         return fit
@@ -81,15 +96,14 @@ class _Trainings:
                 return plain(model, x, y, *rest, **more)
             if (id(model), "train_on_batch") not in self._met:
                 self._met.add((id(model), "train_on_batch"))
-                size = self._batch or _samples(x)
-                self._meet("train_on_batch", lambda: self._estimated(model, size, x, y))
+                self._meet_model("train_on_batch", model, self._batch or _samples(x), x, y)
             return {"loss": 0.0} if more.get("return_dict") else 0.0
 
         plain = keras.Model.train_on_batch
         return train_on_batch
 
-    def _estimated(self, model: Any, size: int, x: Any, y: Any) -> Estimate:
-        return estimate_here(model, size, x, y, self._plan)
+    def _meet_model(self, what: str, model: Any, size: int, x: Any, y: Any) -> None:
+        self._meet(what, lambda plan: estimate_here(model, size, x, y, plan), lambda: mixing.obstacles(model))
 
     # --- by hand ---------------------------------------------------------------------------------------------------
 
@@ -103,8 +117,8 @@ class _Trainings:
             if key not in self._met:
                 self._met.add(key)
                 name = getattr(function.python_function, "__name__", "a function")
-                self._meet(name, lambda: self._by_hand(function, args, kwargs))
-            return _nothing(function, args, kwargs)
+                self._meet(name, lambda plan: self._by_hand(function, args, kwargs, plan))
+            return stand_ins.result(function, args, kwargs)
 
         function_seams.intercept_calls(call)
 
@@ -131,16 +145,20 @@ class _Trainings:
             if (id(model), "loop") in self._met:
                 return None
             self._met.add((id(model), "loop"))
-            self._meet("a loop under a GradientTape", lambda: self._loop(model, optimizer, call))
+            self._meet(
+                "a loop under a GradientTape",
+                lambda plan: self._loop(model, optimizer, call, plan),
+                lambda: mixing.obstacles(model),
+            )
             return None
 
         keras.Model.__call__ = __call__
         keras.optimizers.Optimizer.apply = apply
 
-    def _by_hand(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Estimate:
+    def _by_hand(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan) -> Estimate:
         call = Arguments(args, kwargs)
         if call.samples:
-            return self._measured(function_step(function, call), call)
+            return self._measured(function_step(function, call), call, plan)
         data = [one for one in (*args, *kwargs.values()) if isinstance(one, _DATASETS)]
         first = next(iter(data[0]), None) if len(data) == 1 else None
         if first is None:
@@ -152,9 +170,9 @@ class _Trainings:
         step = _OverOneBatch(function, args, kwargs, first)
         size = self._batch or _samples(first)
         found = StepMeasurement(step, step.trained, tf.nest.flatten(first), (), size)
-        return estimate_step(found, size, self._plan)
+        return estimate_step(found, size, plan)
 
-    def _loop(self, model: Any, optimizer: Any, call: Arguments) -> Estimate:
+    def _loop(self, model: Any, optimizer: Any, call: Arguments, plan: Plan) -> Estimate:
         def step(*args: Any, **kwargs: Any) -> Any:
             with tf.GradientTape() as tape:
                 given = tf.nest.flatten(model(*args, **kwargs))
@@ -162,26 +180,28 @@ class _Trainings:
             weights = model.trainable_variables
             optimizer.apply(tape.gradient(loss, weights), weights)
 
-        found = self._measured(function_step(step, call), call)
+        found = self._measured(function_step(step, call), call, plan)
         return found.with_note(
             "Of the model's call, its gradients and the update; what the script's loss takes is not in it."
         )
 
-    def _measured(self, step: OwnStep, call: Arguments) -> Estimate:
+    def _measured(self, step: OwnStep, call: Arguments, plan: Plan) -> Estimate:
         size = self._batch or call.samples
         arrays, others = call.data
         try:
             found = StepMeasurement(step, lambda: _trained(step), arrays, others, size)
-            return estimate_step(found, size, self._plan)
+            return estimate_step(found, size, plan)
         except Unsupported as error:
             raise UsageError("The step cannot be estimated", received=str(error)) from error
 
     # --- both ------------------------------------------------------------------------------------------------------
 
-    def _meet(self, what: str, estimated: Callable[[], Estimate]) -> None:
+    def _meet(
+        self, what: str, estimate: Callable[[Plan], Estimate], obstacles: Callable[[], list[Obstacle]] = list
+    ) -> None:
         self._inside = True
         try:
-            self._take(f"{_place()} {what}", estimated)
+            self._take(Training(f"{_place()} {what}", estimate, obstacles))
         finally:
             self._inside = False
 
@@ -252,33 +272,3 @@ def _first_batch(x: Any) -> tuple[Any, Any]:
 def _samples(data: Any) -> int:
     leaves = [leaf for leaf in tf.nest.flatten(data) if getattr(leaf, "shape", ())]
     return int(leaves[0].shape[0]) if leaves else _DEFAULT_BATCH
-
-
-def _passed_over(model: Any, epochs: int) -> Any:
-    """What a training that did not happen returns: a History with nothing but numbers that are none."""
-    history = keras.callbacks.History()
-    history.set_model(model)
-    history.history = _Numbers(epochs)
-    history.epoch = list(range(epochs))
-    model.history = history
-    return history
-
-
-class _Numbers(dict[str, list[float]]):
-    """A History's numbers, whatever they are called."""
-
-    def __init__(self, epochs: int) -> None:
-        super().__init__(loss=[float("nan")] * epochs)
-        self._epochs = epochs
-
-    def __missing__(self, name: str) -> list[float]:
-        return [float("nan")] * self._epochs
-
-
-def _nothing(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a step that did not happen returns: zeros."""
-    outputs = function.get_concrete_function(*args, **kwargs).structured_outputs
-    return tf.nest.map_structure(
-        lambda one: tf.zeros([size or 1 for size in one.shape], one.dtype) if isinstance(one, tf.Tensor) else one,
-        outputs,
-    )

@@ -1,0 +1,97 @@
+"""`fitroom.plan` on real models, and `fitroom plan train.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+from keras import layers as kl
+
+import fitroom
+from fitroom.core import Plan
+from fitroom.devices import pocket
+from fitroom.errors import UsageError
+from tests.conftest import Run
+
+
+def cnn(*, normed: bool = False) -> Any:
+    blocks: list[Any] = []
+    for _ in range(5):
+        blocks += [kl.Conv2D(24, 3, padding="same"), *([kl.BatchNormalization()] if normed else []), kl.ReLU()]
+    model = keras.Sequential([keras.Input((32, 32, 3)), *blocks, kl.GlobalAveragePooling2D(), kl.Dense(10)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+RUNS = """
+import sys
+import numpy as np
+import fitroom
+from fitroom.training.guarding import events
+from tests.integration.test_plan import cnn
+model = fitroom.guard(cnn(normed=sys.argv[2] == "True"), plan=sys.argv[1])
+model.fit(np.zeros((512, 32, 32, 3), np.float32), np.zeros(512), batch_size=256, verbose=0)
+print(sum(event.kind == "oom" for event in events(model)))
+"""
+
+
+def test_slices_where_samples_are_independent_and_they_fit(python: Run) -> None:
+    found = fitroom.plan(cnn(), 256, "120MiB")
+    assert found.fits
+    assert found.exact
+    assert isinstance(found.setting("micro_batch"), int)
+    done = python("-c", RUNS, str(found), "False", env={**pocket.environment("120MiB"), "FITROOM_CACHE": "off"})
+    assert done.stdout.split() == ["0"], done.stderr[-2000:]  # not one step ran out
+
+
+@pytest.mark.chaos
+def test_recomputation_where_samples_are_mixed(python: Run) -> None:
+    plain = fitroom.estimate(cnn(normed=True), 256)
+    budget = f"{int(plain.peak * 0.75) >> 20}MiB"
+    found = fitroom.plan(cnn(normed=True), 256, budget)
+    assert found.fits
+    assert [remedy.name for remedy in found.remedies] == ["recompute"]
+    done = python("-c", RUNS, str(found), "True", env={**pocket.environment(budget), "FITROOM_CACHE": "off"})
+    assert done.stdout.split() == ["0"], done.stderr[-2000:]
+
+
+@pytest.mark.chaos
+def test_slices_of_mixed_samples_only_where_they_are_allowed() -> None:
+    found = fitroom.plan(cnn(normed=True), 256, "60MiB")
+    assert not found.fits
+    assert "Nothing fits" in found.reason
+    allowed = fitroom.plan(cnn(normed=True), 256, "60MiB", allow="micro_batch")
+    assert allowed.fits
+    assert not allowed.exact
+
+
+@pytest.mark.chaos
+def test_what_slices_take_is_what_is_measured_with_them() -> None:
+    plain = fitroom.estimate(cnn(), 256)
+    for slices in (2, 8):
+        measured = fitroom.estimate(cnn(), 256, plan=f"micro_batch={slices}")
+        assert plain.sliced(slices).peak == pytest.approx(measured.peak, rel=0.08)
+
+
+def test_a_script(fitroom: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import numpy as np\nfrom tests.integration.test_plan import cnn\n"
+        "cnn().fit(np.zeros((256, 32, 32, 3), np.float32), np.zeros(256), batch_size=256)\n"
+    )
+    done = fitroom("plan", "--budget", "120MiB", str(script))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "▶  micro_batch=" in done.stdout
+    assert "fitroom run --budget 120MiB --plan micro_batch=" in done.stdout
+    none = fitroom("plan", "--budget", "4MiB", "--json", str(script))
+    assert none.returncode == 1
+    assert not Plan.from_json(none.stdout).fits
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(UsageError, match="No such remedy"):
+        fitroom.plan(cnn(), 32, "1GiB", allow="magic")
+    with pytest.raises(UsageError, match="not compiled"):
+        fitroom.plan(keras.Sequential([keras.Input((2,)), kl.Dense(1)]), 32, "1GiB")
