@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Run
+from tests.conftest import THREADS, Run
 
 BEGIN = """
 import keras, numpy as np, tensorflow as tf
@@ -83,6 +88,37 @@ SCRIPTS = {
         [],
         11,
     ),
+    "spawned": (
+        "import multiprocessing\ndef train():\n    make().fit(x, y, batch_size=13)\n    open('late.txt', 'w')\n"
+        "if __name__ == '__main__':\n    process = multiprocessing.get_context('spawn').Process(target=train)\n"
+        "    process.start()\n    process.join()\n",
+        [],
+        13,
+    ),
+    "forked": (
+        "import os\nif os.fork() == 0:\n    make().fit(x, y, batch_size=19)\n    os._exit(0)\nos.wait()\n",
+        [],
+        19,
+    ),
+    "hidden_step": (  # neither its name nor its code tells that it trains
+        "model, optimizer = make(), keras.optimizers.Adam()\ndef real(x, y):\n    with tf.GradientTape() as tape:\n"
+        "        loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, model(x)))\n"
+        "    gradients = tape.gradient(loss, model.trainable_variables)\n"
+        "    optimizer.apply(gradients, model.trainable_variables)\nsteps = {'one': real}\n"
+        "@tf.function\ndef step(x, y):\n    return steps['one'](x, y)\nstep(x[:17], y[:17])\n",
+        [],
+        17,
+    ),
+    "rate_first": (
+        "model, optimizer = make(), keras.optimizers.Adam()\n@tf.function\ndef step(rate, x, y):\n"
+        "    with tf.GradientTape() as tape:\n"
+        "        loss = rate[0] * tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, model(x)))\n"
+        "    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)\n"
+        "step(tf.constant([0.1]), x[:22], y[:22])\n",
+        [],
+        22,
+    ),
+    "few_samples": ("make().fit(x[:6], y[:6], batch_size=1000)\n", [], 6),
 }
 QUICK = ("argparse", "own_class", "function_by_hand")
 
@@ -105,7 +141,8 @@ def test_a_script_is_stopped_at_its_first_training(name: str, fitroom: Run, tmp_
     source, arguments, batch = SCRIPTS[name]
     # Whatever comes after the training, at exit too, does not happen.
     late = "import atexit\natexit.register(lambda: open('late.txt', 'w'))\n"
-    script = write(tmp_path, late + source + "open('after.txt', 'w')\n")
+    after = "if __name__ == '__main__':\n    open('after.txt', 'w')\n"
+    script = write(tmp_path, late + source + after)
     done = fitroom("estimate", "--json", "--gpu", "T4", script, *arguments, cwd=tmp_path)
     (found,) = answers(done)
     assert done.returncode == 0
@@ -169,13 +206,60 @@ def test_callbacks_write_nothing(fitroom: Run, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
+@pytest.mark.chaos
+def test_what_else_is_in_the_process_is_not_the_step_s(fitroom: Run, tmp_path: Path) -> None:
+    source, _, _ = SCRIPTS["own_class"]
+    held = "held = tf.data.Dataset.from_tensor_slices(np.zeros((50_000_000,), np.float64))\n"
+    (found,) = answers(fitroom("estimate", "--json", write(tmp_path, held + source)))
+    assert sum(found["footprint"]["parts"].values()) < 1 << 20
+
+
+def test_what_goes_wrong_in_measuring_does_not_reach_the_script(fitroom: Run, tmp_path: Path) -> None:
+    source = """
+model, optimizer = make(), keras.optimizers.Adam()
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(model(x * tf.random.uniform([16, 1])))
+    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+try:
+    step(x[:16])
+except Exception:
+    pass
+open("final.txt", "w")
+"""
+    done = fitroom("estimate", write(tmp_path, source), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "have to follow the batch" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "final.txt").exists()
+
+
+@pytest.mark.chaos
+def test_ctrl_c_is_not_the_script_s_to_handle(tmp_path: Path) -> None:
+    source = "try:\n    make().fit(x, y)\nexcept KeyboardInterrupt:\n    open('handled.txt', 'w')\n"
+    command = [sys.executable, "-m", "fitroom", "estimate", write(tmp_path, "print('ready')\n" + source)]
+    environment = {name: value for name, value in os.environ.items() if name not in THREADS}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        assert run.stderr is not None
+        while "ready" not in (line := run.stderr.readline()):
+            assert line
+        time.sleep(1)
+        os.killpg(run.pid, signal.SIGINT)
+        assert run.wait(60) == 130
+        assert "Traceback" not in run.stderr.read()
+    assert not (tmp_path / "handled.txt").exists()
+
+
 class TestMistakes:
     def test_a_script_that_trains_nothing(self, fitroom: Run, tmp_path: Path) -> None:
         script = tmp_path / "train.py"
         script.write_text("print('nothing')")
         done = fitroom("estimate", str(script))
         assert done.returncode == 2
-        assert "ran to its end and trained nothing" in done.stderr
+        assert "no training was recognised" in done.stderr
         assert done.stdout == ""
 
     def test_a_script_that_fails_before_it_trains(self, fitroom: Run, tmp_path: Path) -> None:

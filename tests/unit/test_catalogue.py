@@ -37,6 +37,10 @@ def test_what_tensorflow_gets_is_what_people_saw(name: str) -> None:
         ("t4", "T4"),
         ("RTX 3080", "RTX 3080"),
         ("rtx 3080 12gb", "RTX 3080 12GB"),
+        ("3090", "RTX 3090"),
+        ("a6000", "RTX A6000"),
+        ("T4 16GB", "T4"),
+        ("RTX 4060 Ti", "RTX 4060 Ti 8GB"),
     ],
 )
 def test_names_as_people_write_them(typed: str, name: str) -> None:

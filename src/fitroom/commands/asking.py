@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from fitroom.commands import scripts
 from fitroom.errors import UsageError
@@ -37,11 +38,15 @@ def ask(arguments: argparse.Namespace, command: str, question: Callable[[argpars
     asked = question(arguments)
     words = [*(["-m"] if arguments.is_module else []), arguments.script]
     answer = asking.ask([*words, *scripts.verbatim(arguments.script, arguments.arguments)], asked)
-    _check(arguments.script, answer)
+    _check(words, answer)
+    for reason in answer.refused:
+        print(f"fitroom: not estimated: {reason}", file=sys.stderr)
+    if answer.code and arguments.all:
+        print(f"fitroom: the script ended with {_ended(answer.code)}; what came after is not here", file=sys.stderr)
     return answer
 
 
-def _check(script: str, answer: Answer) -> None:
+def _check(words: list[str], answer: Answer) -> None:
     """Whether there is anything to show.
 
     Raises:
@@ -51,17 +56,25 @@ def _check(script: str, answer: Answer) -> None:
         return
     if answer.refused:
         raise UsageError(f"The training cannot be estimated: {answer.refused[0]}")
+    if answer.code == 130:
+        raise KeyboardInterrupt
     if answer.code:
-        ended = f"exit code {answer.code}" if answer.code > 0 else f"signal {-answer.code}"
         raise UsageError(
-            "The script ended before its first training", received=f"{script}, {ended}", hint=f"python {script}"
+            "The script ended before its first training",
+            received=f"{words[-1]}, {_ended(answer.code)}",
+            expected="a script that gets to its training without a GPU: here it sees none",
+            hint=f"python {' '.join(words)}",
         )
     raise UsageError(
-        "The script ran to its end and trained nothing",
-        received=script,
+        "The script ran to its end, and no training was recognised",
+        received=words[-1],
         expected="a call of model.fit, model.train_on_batch, or of a step that applies gradients",
         hint="fitroom.estimate(model, batch_size), in Python",
     )
+
+
+def _ended(code: int) -> str:
+    return f"exit code {code}" if code > 0 else f"signal {-code}"
 
 
 def _size(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fitroom.commands import asking, scripts
+from fitroom.errors import UsageError
 
 TYPE_CHECKING = False
 
@@ -36,6 +37,8 @@ class Estimate:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Ask, and print."""
+        from fitroom.devices import catalogue
+
         answer = asking.ask(arguments, self.name, _question)
         if arguments.json:
             print(*(fitting.to_json() for fitting in answer.fittings), sep="\n")
@@ -46,8 +49,10 @@ class Estimate:
 
             for fitting in answer.fittings:
                 Console().print(report.rendered(fitting))
-        asked = bool(arguments.gpu) and arguments.gpu != ["all"]
-        return 1 if any(not _fits(fitting, asked) for fitting in answer.fittings) else 0
+        if answer.refused:
+            return 2
+        named = [] if arguments.gpu == ["all"] else [catalogue.find(name).name for name in arguments.gpu]
+        return 1 if any(not _fits(fitting, named) for fitting in answer.fittings) else 0
 
 
 def _question(arguments: argparse.Namespace) -> Question:
@@ -74,14 +79,16 @@ def _gpus(names: list[str]) -> list[tuple[str, int, str]]:
     for one in gpu.visible():
         held = sum(process.used or 0 for process in one.processes)
         note = f"now; others hold {format_bytes(held)}" if held else "now"
-        here.append((f"{one.name} (GPU:{one.number})", one.usable, note))
+        here.append((f"{one.name} (GPU:{one.number})", catalogue.usable(one.free, one.capability), note))
     if names == ["all"]:
         cards = list(catalogue.CARDS)
+    elif "all" in names:
+        raise UsageError("All GPUs, or some by name", received=", ".join(names))
     else:
         cards = [catalogue.find(name) for name in names] or [card for card in catalogue.CARDS if card.is_common]
     return here + [(card.name, card.usable, "") for card in sorted(cards, key=lambda card: card.usable)]
 
 
-def _fits(fitting: Fitting, gpus_asked: bool) -> bool:
+def _fits(fitting: Fitting, named: list[str]) -> bool:
     places = [fitting.budget] if fitting.budget is not None else []
-    return all(place.fits for place in (*places, *(fitting.gpus if gpus_asked else ())))
+    return all(place.fits for place in (*places, *(place for place in fitting.gpus if place.name in named)))

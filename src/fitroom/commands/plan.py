@@ -50,6 +50,8 @@ class Plan:
                 Console().print(report.rendered(where, plan))
                 for line in report.typed(plan, arguments.script) if plan.fits else ():
                     print(f"  {line}")  # never wrapped: it is to be copied
+        if answer.refused:
+            return 2
         return 0 if all(plan.fits for _, plan in answer.plans) else 1
 
 

@@ -39,7 +39,7 @@ class Fitting(Noun):
     """A training of a script: what it takes, and where it fits.
 
     Attributes:
-        where: its place in the script, such as ``train.py:31 model.fit``.
+        where: its place in the script, such as ``train.py:31 fit``.
         footprint: what it takes, at the batch size that was asked for or is the script's own.
         budget: the budget, if one was given.
         gpus: GPUs, those of this machine first.

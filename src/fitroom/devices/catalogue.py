@@ -17,6 +17,12 @@ from fitroom.units import MIB
 _CONTEXT = 512 * MIB  # a CUDA context with its libraries
 
 
+def usable(free: int, capability: tuple[int, int]) -> int:
+    """What TensorFlow's allocator gets of so many free bytes, once it has a context."""
+    left = max(free - _CONTEXT, 0)
+    return max(left - reserve(left, capability), 0)
+
+
 class Card(NamedTuple):
     """A GPU that one can buy or rent.
 
@@ -35,11 +41,11 @@ class Card(NamedTuple):
     @property
     def usable(self) -> int:
         """The allocator's limit on it, in bytes."""
-        free = self.mib * MIB - _CONTEXT
-        return free - reserve(free, self.capability)
+        return usable(self.mib * MIB, self.capability)
 
 
 CARDS = (
+    Card("GTX 1060 3GB", 3011, (6, 1)),
     Card("GTX 1060 6GB", 6078, (6, 1)),
     Card("GTX 1070", 8119, (6, 1)),
     Card("GTX 1080", 8119, (6, 1)),
@@ -63,8 +69,11 @@ CARDS = (
     Card("RTX 3080 Ti", 12053, (8, 6)),
     Card("RTX 3090", 24268, (8, 6), True),
     Card("RTX 4060", 7957, (8, 9)),
+    Card("RTX 4060 Ti 8GB", 7957, (8, 9)),
     Card("RTX 4060 Ti 16GB", 16072, (8, 9)),
     Card("RTX 4070", 12009, (8, 9)),
+    Card("RTX 4070 Ti", 12009, (8, 9)),
+    Card("RTX 4070 Ti Super", 16072, (8, 9)),
     Card("RTX 4080", 16072, (8, 9)),
     Card("RTX 4090", 24217, (8, 9), True),
     Card("RTX 5070", 11954, (12, 0)),
@@ -73,6 +82,7 @@ CARDS = (
     Card("RTX A4000", 16115, (8, 6)),
     Card("RTX A5000", 24255, (8, 6)),
     Card("RTX A6000", 48677, (8, 6)),
+    Card("RTX 6000 Ada", 48646, (8, 9)),
     Card("K80", 11441, (3, 7)),
     Card("P4", 7611, (6, 1)),
     Card("P100", 16280, (6, 0), True),
@@ -92,7 +102,7 @@ CARDS = (
     Card("B200", 183359, (10, 0)),
 )
 
-_WORDS_THAT_ADD_NOTHING = ("nvidia", "geforce", "tesla", "quadro", "gpu", "sxm2", "sxm4", "sxm", "pcie", "hbm2", "hbm3")
+_ADDS_NOTHING = re.compile(r"nvidia|geforce|tesla|quadro|gpu|rtx|gtx|sxm\d?|pcie|hbm\d?|[-_\s]")
 
 
 def find(name: str) -> Card:
@@ -108,6 +118,10 @@ def find(name: str) -> Card:
     sizes = [card for plain, card in known.items() if re.fullmatch(re.escape(wanted) + r"\d+gb", plain)]
     if sizes:
         return min(sizes, key=lambda card: card.mib)  # the smaller one of two that have this name
+    for digits in (1, 2, 3):  # there is only one of this name, and people add its size
+        size = re.fullmatch(rf"(.+?)\d{{{digits}}}gb", wanted)
+        if size and size[1] in known:
+            return known[size[1]]
     close = get_close_matches(wanted, known, n=3, cutoff=0.5)
     raise UsageError(
         "No such GPU in the catalogue",
@@ -118,5 +132,4 @@ def find(name: str) -> Card:
 
 
 def _plain(name: str) -> str:
-    words = name.lower().replace("-", " ").replace("_", " ").split()
-    return "".join(word for word in words if word not in _WORDS_THAT_ADD_NOTHING).replace("gib", "gb")
+    return _ADDS_NOTHING.sub("", name.lower()).replace("gib", "gb")

@@ -10,6 +10,7 @@ import traceback
 from typing import Any
 
 from fitroom.errors import FitroomError
+from fitroom.orphans import die_with
 
 
 def main() -> None:
@@ -17,6 +18,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever the user's layers print is not an answer
     task = pickle.loads(sys.stdin.buffer.read())
+    die_with(task["asker"])
     answer: dict[str, Any]
     try:
         answer = _measured(task)
@@ -36,6 +38,7 @@ def _measured(task: dict[str, Any]) -> dict[str, Any]:
     from fitroom.estimator import keras_seams, profiler_seams, samples, shipping
     from fitroom.estimator.measurement import Measurement
     from fitroom.estimator.tape import fixed
+    from fitroom.steps.keras_seams import uses_keras_own_step
 
     threads = task["threads"]
     tf.config.threading.set_inter_op_parallelism_threads(threads["inter"])
@@ -47,7 +50,8 @@ def _measured(task: dict[str, Any]) -> dict[str, Any]:
         if not model.built:
             with contextlib.suppress(NotImplementedError):  # a GAN need not have a call of its own
                 model(samples.batch(x, 1))
-        for optimizer in keras_seams.optimizers(model):
+        # In a step of somebody's own, each optimizer may have its own variables: its first step builds them.
+        for optimizer in keras_seams.optimizers(model) if uses_keras_own_step(model) else ():
             if not optimizer.built:
                 optimizer.build(model.trainable_variables)
     y = task["y"]

@@ -188,7 +188,9 @@ def _here(
     except Exception as error:  # whatever the model raises on the data
         said = (str(error).splitlines() or [""])[0][:300]
         raise UsageError(
-            "A step of the model does not run", received=f"{type(error).__name__}: {said}", hint=str(reason)
+            "A step of the model does not run on small batches",
+            received=f"{type(error).__name__}: {said}",
+            hint="a step that works for batches of any size; the same script under python tells more",
         ) from error
 
 
@@ -196,6 +198,10 @@ def _run_here(measurement: Measurement, plan: Plan) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras' on our data: the script's own are said when it trains
         answer = measurement.run(plan)
+    known = sum(size for _, size in (*answer["weights"], *answer["slots"])) + answer["accumulators"]
+    kinds = [answer[kind] for kind in ("training", "evaluation", "prediction") if isinstance(answer[kind], list)]
+    for tape in (tape for kind in kinds for recorded in kind for tape in recorded.tapes):
+        tape.base = known  # whatever else is in this process is not the step's: data, other models
     return {"prelude": resident([*answer["weights"], *answer["slots"]]), **answer}
 
 

@@ -36,6 +36,7 @@ def measure(packed: bytes, x: Any, y: Any, batch: int, plan: Plan) -> dict[str, 
 
     threading = tf.config.threading
     task = {
+        "asker": os.getpid(),
         "model": packed,
         "x": x,
         "y": y,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -66,15 +69,28 @@ def ask(command: list[str], question: Question) -> Answer:
     with tempfile.TemporaryDirectory(prefix="fitroom-") as folder:
         answers = Path(folder) / "answers"
         told = {"supervisor": os.getpid(), "answers": str(answers), **vars(question)}
-        done = subprocess.run([sys.executable, *command], env=_environment(told), stdout=2, check=False)
-        lines = answers.read_text("utf-8").splitlines() if answers.exists() else []
-    found = [json.loads(line) for line in lines]
+        with _ended_by_sigterm():
+            done = subprocess.run([sys.executable, *command], env=_environment(told), stdout=2, check=False)
+        text = answers.read_text("utf-8") if answers.exists() else ""
+    # A process that is killed may leave half a line; several that train at once, more answers than were asked for.
+    lines = text.splitlines()[: text.count("\n")]
+    found = [json.loads(line) for line in (lines if question.all else lines[:1])]
     return Answer(
         tuple(Fitting.from_json(one["fitting"]) for one in found if "fitting" in one),
         tuple((one["where"], Plan.from_json(one["plan"])) for one in found if "plan" in one),
         tuple(f"{one.get('where', '')}: {one['refused']}".removeprefix(": ") for one in found if "refused" in one),
         done.returncode,
     )
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Have a SIGTERM end us in order: the script's process and the folder go, too."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _environment(told: dict[str, object]) -> dict[str, str]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 
+from fitroom.orphans import die_with
 from fitroom.supervisor.signals import let_through
 
 TYPE_CHECKING = False  # as in typing: every Python that a script starts imports this module
 
 if TYPE_CHECKING:
     from typing import Any
-
-_PR_SET_PDEATHSIG = 1
 
 
 def begin() -> None:
@@ -26,9 +24,10 @@ def begin() -> None:
 
 
 def _estimate(told: dict[str, Any]) -> None:
-    if os.getppid() != told["supervisor"]:  # a process that the script started
-        return
-    _die_with(told["supervisor"])
+    if "script" not in told:
+        told["script"] = os.getpid()
+        os.environ["FITROOM_ESTIMATE"] = json.dumps(told)  # for the processes that it starts: they may train, too
+        die_with(told["supervisor"])
     from fitroom.training import stopping
 
     stopping.install(told)
@@ -39,22 +38,10 @@ def _run(told: dict[str, Any]) -> None:
     told["follows"] = is_script and told["checkpoints"] is not None
     if is_script:
         let_through()
-        _die_with(told["supervisor"])
+        die_with(told["supervisor"])
     try:
         from fitroom.training import scripts
 
         scripts.install(told)
     except Exception as error:  # whatever it is, the script is to run
         print(f"fitroom: does not guard this script ({type(error).__name__}: {error})", file=sys.stderr)
-
-
-def _die_with(supervisor: int) -> None:
-    """Have the kernel end this process when the supervisor is killed: nobody would watch it any more."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (ImportError, OSError, AttributeError):  # no such call here
-        return
-    if os.getppid() != supervisor:  # it was killed just now
-        os.kill(os.getpid(), signal.SIGKILL)

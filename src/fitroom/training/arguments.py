@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ class Arguments:
     """Arguments taken apart, so that the call can be made again with another batch.
 
     Attributes:
-        samples: the first axis of the first array; 0 where there is none.
+        samples: the first axis that most arrays have in common, those of one entry left out; 0 where there is none.
         data: the arrays with that axis, and the other arrays.
         kind: the same for calls that differ in their arrays only.
     """
@@ -21,7 +22,8 @@ class Arguments:
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         structure = (args, kwargs)
         leaves = tf.nest.flatten(structure)
-        self.samples = next((leaf.shape[0] for leaf in leaves if _is_array(leaf) and len(leaf.shape)), 0)
+        axes = [leaf.shape[0] for leaf in leaves if _is_array(leaf) and len(leaf.shape)]
+        self.samples = int(Counter([size for size in axes if size != 1] or axes or [0]).most_common(1)[0][0])
         self._places = [self._place(leaf) for leaf in leaves]
         # The arrays themselves are not kept: the first batch would be, for good.
         self._structure = tf.nest.pack_sequence_as(structure, self._places)

@@ -54,9 +54,10 @@ def install(options: Callable[[], Any]) -> None:
     function_seams.intercept_apply(before_apply)
 
 
-def trains(function: Any) -> bool:
-    """Whether the code of a `tf.function` tells that it applies gradients."""
-    return _first_mark(function) is _GUARD
+def trains(function: Any) -> bool | None:
+    """Whether a `tf.function` applies gradients, by its code; None where that does not tell."""
+    mark = _first_mark(function)
+    return None if mark is _WATCH else mark is _GUARD
 
 
 _LEAVE, _WATCH, _GUARD = object(), object(), object()

@@ -28,9 +28,18 @@ class _Numbers(dict[str, list[float]]):
     def __missing__(self, name: str) -> list[float]:
         return [float("nan")] * self._epochs
 
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The numbers of any name."""
+        return self[name]
+
 
 def result(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a step that did not happen returns: zeros."""
+    if not hasattr(function, "get_concrete_function"):
+        function = tf.function(function)
     outputs = function.get_concrete_function(*args, **kwargs).structured_outputs
     return tf.nest.map_structure(
         lambda one: tf.zeros([size or 1 for size in one.shape], one.dtype) if isinstance(one, tf.Tensor) else one,
