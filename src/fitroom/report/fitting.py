@@ -22,8 +22,8 @@ def rendered(fitting: Fitting) -> Group:
     if fitting.gpus:
         found.append(
             Text(
-                "On a GPU: free of other processes unless said otherwise; what cuDNN would like for speed is not in it, "
-                "nor is what XLA, which Keras turns on there by itself, would save.",
+                "On a GPU: free of other processes unless said otherwise; what cuDNN would like for speed is not in "
+                "it, nor is what XLA, which Keras turns on there by itself, would save.",
                 style="italic",
             )
         )
