@@ -156,6 +156,7 @@ def test_a_script_is_stopped_at_its_first_training(name: str, fitroom: Run, tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
 
 
+@pytest.mark.chaos
 def test_a_budget_and_a_plan_and_another_batch_size(fitroom: Run, tmp_path: Path) -> None:
     source = """
 model = keras.Sequential([keras.Input((32, 32, 3)), *[kl.Conv2D(32, 3, padding="same") for _ in range(4)], kl.Flatten(),
