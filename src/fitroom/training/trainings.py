@@ -135,7 +135,7 @@ class _Trainings:
         @functools.wraps(plain_run)
         def run(strategy: Any, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
             is_function = hasattr(fn, "python_function") and tf.executing_eagerly()
-            if self._thread.is_ours or not is_function or every_function.trains(fn) is False:
+            if self._thread.is_ours or not is_function or not every_function.trains(fn):
                 return plain_run(strategy, fn, args, kwargs, options)
             return self._step(fn, tuple(args), dict(kwargs or {}))
 
