@@ -166,6 +166,19 @@ def real_peak(name: str, batch: str) -> dict[str, Any]:
     return {"runs": True, "peak": pocket.use().peak}
 
 
+_SHARES = range(70, 140)
+
+
+def _fits(found: Any) -> list[bool]:
+    return [found.fits(int(found.peak * share / 100)) for share in _SHARES]
+
+
+def fits(found: dict[str, Any], size: int, budget: int) -> bool:
+    """What `estimated` says of a budget."""
+    share = int(100 * budget / found["peak"][str(size)])
+    return share >= _SHARES[-1] or (share >= _SHARES[0] and bool(found["fits"][str(size)][share - _SHARES[0]]))
+
+
 def estimated(name: str, *sizes: str) -> dict[str, Any]:
     """What we and others say of a setting at these sizes, and how long a first step and our estimate take."""
     import tensorflow as tf
@@ -201,7 +214,11 @@ def estimated(name: str, *sizes: str) -> dict[str, Any]:
         "seconds": seconds,
         "first_step": times[0],
         "peak": {batch: found.at(batch).peak for batch in batches},
-        "worst": {batch: found.at(batch).worst for batch in batches},
+        # For limits in steps of a hundredth of the peak: the budgets are drawn when the real peak is known.
+        "fits": {
+            batch: [found.at(batch).fits(int(found.at(batch).peak * share / 100)) for share in _SHARES]
+            for batch in batches
+        },
         "traced": {batch: replay.peak(batch) for batch in batches},
         "two_points": {batch: peaks[0] + (peaks[1] - peaks[0]) * (batch - 2) / 2 for batch in batches},
         "outputs": {batch: others.outputs(model, batch) for batch in batches},

@@ -65,7 +65,7 @@ def run(names: tuple[str, ...] = tuple(SETTINGS), runs: int = _RUNS, budgets: in
                     budget = int(real * generator.uniform(0.8, 1.2)) // MIB * MIB
                     tries.append((size, budget, pool.submit(_runs, name, size, budget)))
             for size, budget, started in tries:
-                fits = found["worst"][str(size)] <= budget
+                fits = child.fits(found, size, budget)
                 verdicts.append({"fits": fits, "runs": started.result()})
                 print(f"{name}, batch {size} in {budget / MIB:.0f} MiB: {verdicts[-1]}", file=sys.stderr)
         ratios = list(pool.map(_largest, [name for name in names if name in _LARGEST]))

@@ -76,6 +76,24 @@ def test_the_allocator_takes_no_less_than_the_tensors() -> None:
     assert found.peak(64) >= found.tensors(64)
 
 
+def test_memory_in_pieces_may_not_do() -> None:
+    """Two of 6 MiB, one after the other, and one of 9 when they are gone: 14 MiB are there, in regions of 8 and 6."""
+    mib = 1024 * KIB
+    events = [
+        Event(1, "take", 1, 6 * mib, 6 * mib, "one", "output"),
+        Event(2, "take", 2, 6 * mib, 12 * mib, "two", "output"),
+        Event(3, "give", 1, 6 * mib, 6 * mib),
+        Event(4, "give", 2, 6 * mib, 0),
+        Event(5, "take", 3, 9 * mib, 9 * mib, "three", "output"),
+        Event(6, "give", 3, 9 * mib, 0),
+    ]
+    found = Replay(fixed([]), [Recorded(8, [fixed(events)])])
+    assert found.tensors(1) == 12 * mib
+    assert not found.runs_in(14 * mib, 1)
+    assert found.runs_in(64 * mib, 1)
+    assert not found.runs_in(11 * mib, 1)
+
+
 def test_of_equally_large_requests_as_many_are_kept_as_asked_for() -> None:
     events = [Event(place, "take", place, KIB, place * KIB) for place in range(1, 11)]
     events += [Event(10 + place, "give", place, KIB, (10 - place) * KIB) for place in range(1, 11)]

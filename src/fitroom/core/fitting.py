@@ -16,22 +16,17 @@ class Place:
         name: a GPU's name, or what is meant by the budget.
         bytes: what the allocator gets there.
         peak: what the step is expected to take there.
-        worst: the upper end of its error band.
-        largest_batch: the largest batch whose worst case is within; 0 where none is.
+        fits: whether it does, by the upper end of its error band.
+        largest_batch: the largest batch that does; 0 where none does.
         note: what is to be said of the place: who else uses it.
     """
 
     name: str
     bytes: int
     peak: int
-    worst: int
+    fits: bool
     largest_batch: int
     note: str = ""
-
-    @property
-    def fits(self) -> bool:
-        """Whether the worst case fits."""
-        return self.worst <= self.bytes
 
 
 @dataclass(frozen=True)

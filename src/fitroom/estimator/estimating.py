@@ -53,8 +53,15 @@ class Estimate(Footprint):
         return Estimate.of(self._source, self.kind, _size(batch))
 
     def max_batch(self, budget: int | str | Budget) -> int:
-        """The largest batch whose worst case is within the budget; 0 where none is, a million where it does not end."""
+        """The largest batch that fits the budget; 0 where none does, a million where it does not end."""
         return self._source.largest(self.kind, _bytes(budget), _MOST)
+
+    def fits(self, budget: int | str | Budget) -> bool:
+        """Whether the worst case is within the budget, and the allocator finds a place there for every request.
+
+        It can run out with memory to spare: what is free need not be in one piece.
+        """
+        return self._source.fits(self.kind, self.batch_size, _bytes(budget))
 
     def sliced(self, slices: int) -> Footprint:
         """The same batch in so many slices, by arithmetic; exactly measured it is with `plan`."""

@@ -94,6 +94,7 @@ class Footprints:
         plan, notes: as a Footprint has them.
         missing: why there is nothing recorded of a kind.
         seconds: of recorded training steps, with their sizes.
+        is_one_region: whether the allocator has all its memory in one piece, as on a GPU without growth.
     """
 
     replays: dict[Kind, Replay]
@@ -105,6 +106,7 @@ class Footprints:
     notes: tuple[str, ...] = ()
     missing: dict[Kind, str] = field(default_factory=dict)
     seconds: tuple[tuple[int, float], ...] = ()
+    is_one_region: bool = False
     _found: dict[tuple[Kind, int], Footprint] = field(default_factory=dict)
     _sorts: dict[tuple[int, str], tuple[list[str], npt.NDArray[np.int64]]] = field(default_factory=dict)
 
@@ -119,7 +121,16 @@ class Footprints:
         replay = self.replays[kind]
         within = room / (1 + self.band)
         highest = largest(lambda size: replay.tensors(size) <= within, most)  # which takes less time
-        return largest(lambda size: replay.peak(size) <= within, highest)
+        found = largest(lambda size: replay.peak(size) <= within, highest)
+        while found and not self.fits(kind, found, room):
+            found = min(found - 1, found * 97 // 100)
+        return found
+
+    def fits(self, kind: Kind, batch: int, room: int) -> bool:
+        """Whether the worst case is within `room`, and the allocator finds a place there for every request."""
+        replay = self.replays[kind]
+        is_within = round(replay.peak(batch) * (1 + self.band)) <= room
+        return is_within and (self.is_one_region or replay.runs_in(room, batch))
 
     def sliced(self, batch: int, slices: int) -> Footprint:
         """A training step at this batch size in so many slices: a slice's peak, accumulators, and the whole batch."""
@@ -155,6 +166,7 @@ class Footprints:
             self,
             replays={kind: replay.without("temp") for kind, replay in self.replays.items()},
             band=max(self.band, _GPU_BAND),
+            is_one_region=True,
             _found={},
             _sorts={},
         )

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fitroom.estimator.arena import Arena, Chunk
+from fitroom.estimator.arena import Arena, ArenaFull, Chunk
 from fitroom.estimator.tape import Recorded, Tape
 
 _LARGE = 400  # the largest requests of a step: the others make next to no difference to where these land
@@ -87,12 +87,32 @@ class Replay:
             self._usual[batch] = _Usual([tape for _, tape in uses], place, int(use[place]))
         return self._usual[batch]
 
+    def runs_in(self, limit: int, batch: int) -> bool:
+        """Whether steps of this size run in an arena of `limit` bytes that grows as they need it."""
+        if self.tensors(batch) > limit:
+            return False
+        try:
+            self._run(batch, Arena(limit))
+        except ArenaFull:
+            return False
+        return True
+
     def _added(self, batch: int) -> int:
         """What steps take, one after the other from an empty arena on, beside their tensors."""
+        arena = Arena()
+        self._run(batch, arena)
+        usual = self._at(batch).tape
+        return max(arena.peak - usual.base - _highest(usual.large(batch, _LARGE)), 0)
+
+    def _run(self, batch: int, arena: Arena) -> None:
+        """Have an empty arena go through some steps.
+
+        Raises:
+            ArenaFull: if a request does not fit.
+        """
         usual = self._at(batch)
         steps = usual.tapes[: -_STEPS - 1 : -1]  # the highest first: it is what regions are taken for
-        moves = {id(tape): tape.large(batch, _LARGE) for tape in (usual.tape, *steps)}
-        arena = Arena()
+        moves = {id(tape): tape.large(batch, _LARGE) for tape in steps}
         held: dict[int, list[Chunk]] = defaultdict(list)
         for place, size in _play(arena, self._before, held).values():
             held[size].append(place)
@@ -105,7 +125,6 @@ class Replay:
                     held[size].append(place)
                 else:
                     arena.give_back(place)
-        return max(arena.peak - usual.tape.base - _highest(moves[id(usual.tape)]), 0)
 
 
 def _play(

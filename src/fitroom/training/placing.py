@@ -32,4 +32,4 @@ def answer(training: Training, told: dict[str, Any]) -> dict[str, str]:
 
 
 def _place(name: str, size: int, estimate: Estimate, note: str) -> Place:
-    return Place(name, size, estimate.peak, estimate.worst, estimate.max_batch(size), note)
+    return Place(name, size, estimate.peak, estimate.fits(size), estimate.max_batch(size), note)

@@ -58,7 +58,7 @@ def planned(
         obstacles: what speaks against slices.
     """
     plain = estimated(Plan())
-    if plain.worst <= room.bytes:
+    if plain.fits(room):
         return choose([_option(plain, room, ())], room)
     return choose(list(_options(plain, estimated, room, allowed, obstacles)), room)
 
