@@ -43,26 +43,15 @@ def _face(code: str, resource: Resource | None, words: str, what: str, *, certai
     return Face(code, resource, Pattern(words), what, certain)
 
 
-# TensorFlow's always-printed hints: they speak of out-of-memory whatever the error is.
-BENIGN = Pattern(
-    r"Hint: If you want to see a list of allocated tensors[^\n]*|If\s+the\s+cause\s+is\s+memory\s+fragmentation[^\n]*"
-)
-
-# Lines that look fatal and are not: an optional scratch space was not had; much was asked of the host, and given; the
-# first, largest piece of a card was not free, and a smaller one is tried.
-HARMLESS = Pattern(
-    r"Allocator\s+\([^)\n]+\)\s+ran\s+out\s+of\s+memory\s+trying\s+to\s+allocate\s+([\d.]+\s?\w+)"
-    r"(?:(?!\bAllocator\b)[\s\S]){0,160}?not\s+a\s+failure[^\n]*"
-    r"|Allocation\s+of\s+(\d+)\s+exceeds\s+\d+%\s+of\s+(?:free\s+)?system\s+memory"
-    r"|failed\s+to\s+alloc(?:ate)?\s+(?:[\d.]+\s?\w+\s+\()?(\d+)\s+bytes\)?\s+(?:from\s+device|on\s+host)[^\n]{0,40}"
-    r"CUDA_ERROR_OUT_OF_MEMORY[^\n]*"
-)
-
 FACES = (
     _face(
         "disk-full",
         _DISK,
-        r"No\s+space\s+left\s+on\s+device|Disk\s+quota\s+exceeded|not\s+enough\s+space\s+on\s+the\s+disk",
+        r"(?i:No\s+space\s+left\s+on\s+device|Disk\s+quota\s+exceeded|not\s+enough\s+space\s+on\s+the\s+disk)"
+        r"|\[Errno (?:28|122)\]"
+        # Before 1.0 TensorFlow named the file alone.
+        r"|(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted):\s*(?:\.{0,2}/|[A-Za-z]:\\)[^\s;]{0,400}"
+        r"(?:\.tempstate\d+|\.data-\d{5}-of-\d{5})(?![^\n]{0,40}Too many open)",
         "A file could not be written: the disk or its quota is full. TensorFlow reports it as ResourceExhaustedError, "
         "with the out-of-memory hint attached; memory is not the matter.",
     ),
@@ -76,7 +65,8 @@ FACES = (
         "message-too-large",
         _MESSAGE,
         r"(?i:(?:received|sent|send)\s+message\s+larger\s+than\s+max)|message length too large"
-        r"|Attempted to send .{0,40} larger than max",
+        r"|Attempted to send .{0,40} larger than max"
+        r"|(?i:message exceeds (?:the )?maximum (?:configured message )?size)",
         "A gRPC message is larger than its limit. It is called RESOURCE_EXHAUSTED, and memory is not the matter.",
     ),
     _face(
@@ -149,7 +139,8 @@ FACES = (
         _GPU,
         r"(?:CUDA|HIP|XPU)\s+out\s+of\s+memory|(?:CUDA|HIP)\s+error:\s+out\s+of\s+memory|MPS\s+backend\s+out\s+of\s+memory"
         r"|cuda runtime error \(2\)|(?:cuda|hip)ErrorMemoryAllocation|hipErrorOutOfMemory"
-        r"|cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU",
+        r"|cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU"
+        r"|Tried to allocate [\d.]+ [KMGT]iB \(GPU \d+;",
         "PyTorch's allocator, or another library's on CUDA, had no room on the GPU.",
     ),
     _face(
@@ -157,7 +148,7 @@ FACES = (
         None,
         # "The caller indicates that this is not a failure": an optional scratch space was not had. Benign.
         r"(?:Allocator\s+\([^)\n]+\)\s+r|\bR)an\s+out\s+of\s+memory\s+trying\s+to\s+allocate"
-        r"(?![\s\S]{0,160}?not\s+a\s+failure)",
+        r"(?![\s\S]{0,160}?not\s+a\s+failure)|EigenAllocator for GPU ran out of memory",
         "The BFC allocator gave up on a request after waiting for memory to come free.",
     ),
     _face(
@@ -233,7 +224,8 @@ FACES = (
         _HOST,
         r"(?i:terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=(]+137\b|signal 9 \(SIGKILL\))"
         r"|<Signals\.SIGKILL|(?i:exit\s?code\s*:?|exit status) -9\b|killed by signal: Killed"
-        r"|(?m:^[ \t]*Killed[ \t]*$)|line \d+: +\d+ Killed\b|(?m:^(?:zsh: |\[\d+\] +(?:[+-] +)?\d+ +)killed\b)",
+        r"|(?m:^[ \t]*Killed[ \t]*$)|line \d+: +\d+ Killed\b|(?m:^(?:zsh: |\[\d+\] +(?:[+-] +)?\d+ +)killed\b)"
+        r"|[\"'`]Killed[\"'`]|\b(?:RAM|memory)\b[^\n]{0,80}\b(?:gets?|got|was|is|being) killed\b",
         "The process was killed from outside. Most often the kernel did it for memory; anyone may.",
         certain=False,
     ),
@@ -270,7 +262,9 @@ FACES = (
         # A piece of the card that was refused, and a smaller one tried, is called so, too.
         r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted)\b(?!(?:\s*:)+\s*CUDA_ERROR)"
         r"[^\n]{0,200}(?:allocat|memory|OOM)"
-        r"|CUDA_ERROR_OUT_OF_MEMORY(?=\W[^\n]{0,200}\n\s*(?:Traceback|Aborted|Segmentation|\Z))",
+        r"|CUDA_ERROR_OUT_OF_MEMORY(?=\W[^\n]{0,200}\n\s*(?:Traceback|Aborted|Segmentation|\Z))"
+        # The allocator's statistics are written when it gives up.
+        r"|\bLimit:\s+\d{6,15}\s*\n[^\n]{0,120}(?<![A-Za-z])InUse:\s+\d",
         "The runtime says that a resource ran out, in words that this release does not know.",
         certain=False,
     ),

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).resolve().parent.parent.parent / "src" / "fitroom"
 
 # A part imports `core` and the parts above it, never below.
 ORDER = (
-    "errors", "units", "patterns", "core", "oom_faces", "oom_words", "oom", "versions", "devices", "data", "steps",
+    "errors", "units", "patterns", "core", "oom_harmless", "oom_faces", "oom_words", "oom", "versions", "devices", "data", "steps",
     "remedies", "estimator", "planner", "training", "supervisor", "diagnosers", "leaks", "linter", "slim", "sweeps",
     "report", "callbacks", "demo", "commands", "__init__", "__main__",
 )  # fmt: skip

@@ -34,8 +34,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
     pool = arena.pool or arena.limit or 0
     free = pool - arena.in_use
     if facts.face == "torch-cuda":
-        if arena.pool and arena.pool - arena.in_use > facts.wanted:
-            words = format_bytes(arena.pool - arena.in_use)
+        # Some is always kept for later. PyTorch itself says: if reserved memory is much more than allocated memory.
+        if arena.idle and arena.idle > max(facts.wanted, 0.2 * (arena.in_use + arena.idle)):
+            words = format_bytes(arena.idle)
             yield Clue(5.0, f"PyTorch holds {words} that no tensor uses, more than was asked for")
         return
     if arena.largest_free and free >= facts.wanted > arena.largest_free and (arena.fragmentation or 0) > 0.1:

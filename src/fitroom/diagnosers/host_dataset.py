@@ -57,7 +57,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(2.0, "the host had no memory to give")
     if facts.op and _DATA_OPS.search(facts.op):
         yield Clue(4.0, f"{facts.op} is part of the input pipeline")
-    if facts.face == "oom-when-allocating" and not facts.is_giant() and len(facts.shape or ()) < 4:
+    is_activation = len(facts.shape or ()) >= 4 or (len(facts.shape or ()) == 3 and story.leads_with_batch(facts))
+    if facts.face == "oom-when-allocating" and not facts.is_giant() and not is_activation:
         yield Clue(2.0, f"{sizes.shape_words(facts)} on the CPU is little: the host was full before")
     if facts.face == "dst-tensor-not-initialized" or _DATA_WORDS.search(facts.words[-6000:]):
         yield Clue(1.5, "it failed where data are prepared")

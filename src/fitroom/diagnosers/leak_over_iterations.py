@@ -41,6 +41,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(4.0, f"it is round {rounds} of a loop")
     if story.models(facts) >= 8:
         yield Clue(4.0 + (story.models(facts) >= 15), f"it is model {story.models(facts) + 1} of this process")
+    if story.node_number(facts) >= 1000:
+        yield Clue(4.0, f"{facts.op} is numbered: the graph grows with every round")
     if facts.times >= 3:
         yield Clue(1.5, f"the same failure came {facts.times} times, with progress in between")
     if "clear_session" in facts.words:

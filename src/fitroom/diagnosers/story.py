@@ -22,6 +22,10 @@ _INFERENCE = Pattern(
     r"|\bpredictions?\b|\bpredict\.py"
 )
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
+_BUILDING = Pattern(
+    r"variables_initializer\(|\brun\(init(?:_op)?\b|\bin (?:add_weight|add_variable|build|_initialize_variables)\b"
+    r"|self\.add\(layer\)|\.add_weight\("
+)
 _EPOCH = Pattern(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
 _ROUND = Pattern(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
 _NUMBERED = Pattern(r"\b(?:sequential|model|functional|training)_(\d+)/")
@@ -33,7 +37,7 @@ _TOTAL = Pattern(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:
 _CREATED = Pattern(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwith\s+(\d+)\s+MB\s+memory")
 _PROCESS = Pattern(r"^\|?\s*\d+\s+(?:N/A\s+N/A\s+)?\d+\s+(?:C|G|C\+G)\s+\S.*?(\d+)\s?MiB\s*\|?\s*$", re.MULTILINE)
 _SETTING = Pattern(
-    r"\bmemory_limit\s*=\s*(\d+)|per_process_gpu_memory_fraction\s*=?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
+    r"\bmemory_limit\s*=\s*(\d+)|(?i:\w*gpu_memory_fraction)\s*[=:]?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
     r"|\b(allow_growth|set_memory_growth|XLA_PYTHON_CLIENT_PREALLOCATE)\b"
 )
 _RETRACING = Pattern(r"triggered tf\.function retracing|\bretracing\b")
@@ -75,7 +79,20 @@ def is_weight(facts: Facts) -> bool:
         return True  # a kernel of a convolution: 3, 3, in, out
     if len(shape) == 2 and min(shape) >= 32 and max(shape) > _MAX_BATCH:
         return shape[0] > shape[1] and (ops.is_backward(op) or _makes_weights(op))
-    return False
+    is_long = len(shape) == 2 and min(shape) >= 32 and max(shape) > _MAX_BATCH and facts.face != "numpy-array"
+    # No operation is named. A round number of rows is somebody's choice of samples.
+    return is_long and not op and all(axis % 1000 or axis <= _MAX_BATCH for axis in shape) and not facts.is_giant()
+
+
+def is_built(facts: Facts) -> bool:
+    """Whether it happened while a model was being made, or its variables were."""
+    return _BUILDING.search(facts.words[-12_000:]) is not None
+
+
+def node_number(facts: Facts) -> int:
+    """The number that TensorFlow gave the operation: 2518 of `sub_2518`, where so many came before it."""
+    match = re.match(r"[A-Za-z]+_(\d{1,7})$", facts.op or "")
+    return int(match[1]) if match else 0
 
 
 def _makes_weights(op: str) -> bool:

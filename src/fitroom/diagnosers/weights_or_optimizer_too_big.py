@@ -41,6 +41,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, "the tensor has the shape of a kernel")
     elif ops.is_backward(op) and not shape and "MatMul_1" in op:
         yield Clue(4.0, f"the gradient of a kernel was asked for: {op}")
+    if story.is_built(facts) and not ops.is_backward(op):
+        yield Clue(3.5, "it failed while the model was being made")
     if "mbedding" in op and ops.is_backward(op):
         yield Clue(2.0, "the gradient of an embedding was asked for")
     if facts.on_card and facts.is_tiny() and facts.face != "dst-tensor-not-initialized":
