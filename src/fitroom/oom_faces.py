@@ -86,7 +86,7 @@ FACES = (
     _face(
         "oom-when-allocating",
         None,
-        r"OOM\s+when\s+allocating\s+(?:tensor|TensorList)",
+        r"OOM\s+(?:occurs\s+|occurred\s+|error\s+)?when\s+allocating\s+(?:for\s+)?(?:an?\s+|the\s+)?(?:tensor|TensorList)",
         "TensorFlow's allocator had no room for a tensor. The tensor named is the one that came last: "
         "often the victim, not the culprit.",
     ),

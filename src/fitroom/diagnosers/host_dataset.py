@@ -28,8 +28,9 @@ PAGE = page(
     "float64; sparse labels instead of one-hot; cache to a file; a smaller shuffle buffer.",
 )
 _DATA_OPS = Pattern(
-    r"Iterator|[Dd]ataset|[Dd]ecode|convert_image|Shuffle|Cache|Parse|ReadFile|from_tensor|map_fn|resize|crop|augment",
-    re.I,
+    r"Iterator|dataset|decode_?(?:jpeg|png|image|bmp|gif|raw|csv|wav|video|and)|convert_image|ShuffleAnd|Cache"
+    r"|(?<![a-z])parse_?(?:example|single|tensor)|ReadFile|from_tensor|map_fn|resize_?image|random_crop|augment",
+    re.IGNORECASE,
 )
 _DATA_WORDS = Pattern(
     r"to_categorical|one_?hot|np\.(?:array|concatenate|stack|load|zeros|append)|read_csv|astype|pd\.|pandas|from_tensor_slices"

@@ -56,7 +56,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
         is_square = facts.face == "numpy-array" and len(shape) == 2
         yield Clue(7.0 if is_square else 3.0, "it has the same long axis twice: every pair")
     if shape and shape[0] > 100_000 and not is_batch and size >= 512 * MIB and facts.face != "numpy-array":
-        points = 2.5 if len(shape) >= 3 or story.is_weight(facts) else 0.5
+        points = 2.5 if len(shape) >= 3 or (story.is_weight(facts) and facts.op) else 0.5
         yield Clue(points, f"its leading axis, {shape[0]}, is too long for a batch")
     if facts.face == "numpy-array" and len(shape) == 2 and min(shape) >= 10_000 and max(shape) < 3 * min(shape):
         yield Clue(6.0, "both of its axes are long: no samples with their features")

@@ -77,11 +77,12 @@ def is_weight(facts: Facts) -> bool:
         return True
     if len(shape) in (4, 5) and max(shape[:2]) <= 11 and shape[0] == shape[1] and min(shape[-2:]) >= 16:
         return True  # a kernel of a convolution: 3, 3, in, out
-    if len(shape) == 2 and min(shape) >= 32 and max(shape) > _MAX_BATCH:
+    if len(shape) != 2 or min(shape) < 32 or max(shape) <= _MAX_BATCH or facts.face == "numpy-array":
+        return False
+    if op:
         return shape[0] > shape[1] and (ops.is_backward(op) or _makes_weights(op))
-    is_long = len(shape) == 2 and min(shape) >= 32 and max(shape) > _MAX_BATCH and facts.face != "numpy-array"
-    # No operation is named. A round number of rows is somebody's choice of samples.
-    return is_long and not op and all(axis % 1000 or axis <= _MAX_BATCH for axis in shape) and not facts.is_giant()
+    # A vocabulary, or what Flatten gives. A round number of rows is somebody's choice of samples.
+    return max(shape) % 1000 != 0 and not facts.is_giant()
 
 
 def is_built(facts: Facts) -> bool:
@@ -111,7 +112,7 @@ def _makes_weights(op: str) -> bool:
 def is_flattened(facts: Facts) -> bool:
     """Whether the leading axis looks like samples times something, folded into one: 4096 rays × 1024 points."""
     shape = facts.shape or ()
-    is_long = bool(shape) and shape[0] > _MAX_BATCH and shape[0] % 4096 == 0
+    is_long = bool(shape) and shape[0] > _MAX_BATCH and shape[0] % 256 == 0 and facts.face == "oom-when-allocating"
     return is_long and not is_weight(facts) and not facts.is_giant()
 
 

@@ -37,7 +37,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(5.0, f"the operation is the optimizer's: {op}")
     elif ops.is_initializer(op):
         yield Clue(4.0, f"the operation makes a weight: {op}")
-    elif story.is_weight(facts) and (facts.tensor_bytes or 0) < GIB:
+    elif story.is_weight(facts) and ((facts.tensor_bytes or 0) < GIB or not op):
         yield Clue(3.0, "the tensor has the shape of a kernel")
     elif ops.is_backward(op) and not shape and "MatMul_1" in op:
         yield Clue(4.0, f"the gradient of a kernel was asked for: {op}")
