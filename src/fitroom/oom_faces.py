@@ -73,7 +73,8 @@ FACES = (
         "proto-2gb",
         _PROTO,
         r"tensor\s+proto\s+whose\s+content\s+is\s+larger\s+than\s+2GB|GraphDef\s+cannot\s+be\s+larger\s+than\s+2GB"
-        r"|exceed\w*\s+(?:the\s+)?maximum\s+protobuf\s+size|protocol message was rejected because it was too big",
+        r"|exceed\w*\s+(?:the\s+)?maximum\s+protobuf\s+size|protocol message was rejected because it was too big"
+        r"|Cannot allocate buffer larger than kint32max",
         "Data or weights were embedded in a graph as a constant, and a protocol buffer holds at most 2 GB. "
         "Feed the data instead of capturing it.",
     ),
@@ -86,7 +87,7 @@ FACES = (
     _face(
         "oom-when-allocating",
         None,
-        r"OOM\s+(?:occurs\s+|occurred\s+|error\s+)?when\s+allocating\s+(?:for\s+)?(?:an?\s+|the\s+)?(?:tensor|TensorList)",
+        r"(?<![A-Za-z])O?OM\s+(?:occurs\s+|occurred\s+|error\s+)?when\s+allocating\s+(?:for\s+)?(?:an?\s+|the\s+)?(?:tensor|TensorList)",
         "TensorFlow's allocator had no room for a tensor. The tensor named is the one that came last: "
         "often the victim, not the culprit.",
     ),
@@ -201,6 +202,7 @@ FACES = (
         r"Out of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:|OOMKilled|oom_reaper: reaped"
         r"|invoked oom-killer|\boom[-_]kill event|cgroup out-of-memory handler|killed by the OOM killer"
         r"|TERM_MEMLIMIT|[Ee]xceeded (?:\w+ )?memory limit|for exceeding memory limits|node running low on memory"
+        r"|node was low on resource:? \W?memory|[Pp]od was evicted[^\n]{0,80}memory"
         r"|Memory limit of [\d.]+ ?\w+ exceeded|exceeded \d+% memory budget\. Restarting",
         "The kernel, or the container's or cluster's manager, killed a process because no memory was left to it.",
     ),

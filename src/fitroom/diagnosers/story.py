@@ -19,7 +19,7 @@ _MAX_BATCH = 16_384
 _INFERENCE = Pattern(
     r"\b(?:predict|evaluate|inference|infer|generate|sample|embed|encode|transform)(?:_\w+)?\(|\.eval\(|\bin eval\b"
     r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|\binference\b"
-    r"|\bpredictions?\b|\bpredict\.py"
+    r"|\bpredictions?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b|\bwhole test set\b"
 )
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
 _BUILDING = Pattern(
@@ -27,10 +27,13 @@ _BUILDING = Pattern(
     r"|self\.add\(layer\)|\.add_weight\("
 )
 _EPOCH = Pattern(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
+_FUNCTION = Pattern(r"\[Op:__inference_\w*?_(\d+)\]")
+_LOOP = Pattern(r"\bin (?:a |the )?(?:for )?loop\b")
 _ROUND = Pattern(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
 _NUMBERED = Pattern(r"\b(?:sequential|model|functional|training)_(\d+)/")
 _AFTER_ROUNDS = Pattern(
-    r"\bafter\s+(?:about\s+)?(\d+)(?:/\d+)?\s+(?:trials|folds|runs|models|episodes|iterations|epochs)\b"
+    r"\bafter\s+(?:about\s+|around\s+|some\s+|~\s?)?(\d+)(?:/\d+)?k?\s*"
+    r"(?:trials|folds|runs|models|episodes|iterations|epochs|hours|hrs|days)\b"
 )
 _FREE = Pattern(r"\bfree\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bFree memory:\s*([\d.]+\s?[KMGT]?i?B)")
 _TOTAL = Pattern(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:\s*([\d.]+\s?[KMGT]?i?B)")
@@ -72,7 +75,7 @@ def is_weight(facts: Facts) -> bool:
     if (
         ops.is_optimizer(op)
         or ops.is_initializer(op)
-        or re.search(r"BackpropFilter|[Ee]mbedding\w*/(?:read|Assign)", op)
+        or re.search(r"BackpropFilter(?:V2)?(?:_\d+)?$|[Ee]mbedding\w*/(?:read|Assign)", op)
     ):
         return True
     if len(shape) in (4, 5) and max(shape[:2]) <= 11 and shape[0] == shape[1] and min(shape[-2:]) >= 16:
@@ -88,6 +91,23 @@ def is_weight(facts: Facts) -> bool:
 def is_built(facts: Facts) -> bool:
     """Whether it happened while a model was being made, or its variables were."""
     return _BUILDING.search(facts.words[-12_000:]) is not None
+
+
+def graphs(facts: Facts) -> int:
+    """How many operations the process had made when it made this function: TensorFlow numbers it so."""
+    found = _FUNCTION.findall(facts.words[-20_000:])
+    return max((int(one) for one in found if len(one) < 10), default=0)
+
+
+def is_growing(facts: Facts) -> bool:
+    """Whether it had gone well for a while, by what was said before."""
+    return epochs(facts) >= 1 or rounds(facts) >= 2
+
+
+def own_share(facts: Facts) -> tuple[int, int] | None:
+    """What TensorFlow was given of the card, and what was free, where that is far less: the program limits itself."""
+    started, given = free_at_start(facts), card(facts)
+    return (given, started[0]) if started and given and given < 0.6 * started[0] else None
 
 
 def node_number(facts: Facts) -> int:
@@ -135,6 +155,11 @@ def rounds(facts: Facts) -> int:
     found = {int(one) for one in _ROUND.findall(facts.before[-200_000:] + facts.words) if len(one) < 7}
     said = [int(one) for one in _AFTER_ROUNDS.findall(facts.before[-20_000:] + facts.words) if len(one) < 7]
     return max(said or found) if said or len(found) > 1 or (found and max(found) > 2) else 0
+
+
+def is_in_loop(facts: Facts) -> bool:
+    """Whether somebody says that it happens in a loop."""
+    return _LOOP.search(facts.words[-12_000:]) is not None
 
 
 def models(facts: Facts) -> int:
