@@ -193,7 +193,8 @@ FACES = (
     _face(
         "torch-cpu",
         _HOST,
-        r"DefaultCPUAllocator:\s+(?:not\s+enough\s+memory|can't\s+allocate\s+memory)",
+        r"DefaultCPUAllocator:\s+(?:not\s+enough\s+memory|can't\s+allocate\s+memory)"
+        r"|posix_memalign\([^\n]{0,60}12 vs 0",
         "PyTorch's CPU allocator got no memory from the host.",
     ),
     _face(
@@ -237,7 +238,7 @@ FACES = (
         # The same status with "driver version" beside it speaks of the driver.
         r"(?:(?i:could not create cudnn handle|failed to create cublas handle):?\s+\w+_STATUS_\w+"
         r"|CUBLAS_STATUS_NOT_INITIALIZED|This is probably because cuDNN failed to initialize)"
-        r"(?![\s\S]{0,120}(?:driver version|[Ll]oaded runtime CuDNN))",
+        r"(?![\s\S]{0,120}(?:driver version|[Ll]oaded runtime CuDNN)|[\s\S]{0,700}insufficient driver version)",
         "A CUDA library could not start. Nearly always the card is full: another process, a session that was not "
         "closed, or TensorFlow's own preallocation. A broken installation says the same.",
         certain=False,

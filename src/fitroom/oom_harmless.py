@@ -7,8 +7,8 @@ from fitroom.patterns import Pattern
 # TensorFlow's always-printed hints: they speak of out-of-memory whatever the error is.
 BENIGN = Pattern(
     r"Hint: If you want to see a list of allocated tensors[^\n]*|If\s+the\s+cause\s+is\s+memory\s+fragmentation[^\n]*"
-    # cuDNN that does not start, because it is of another version: TensorFlow says so before.
-    r"|Loaded runtime CuDNN(?:(?!Loaded runtime CuDNN)[\s\S]){0,3000}?"
+    # cuDNN that does not start, because it or the driver is of another version: TensorFlow says so before.
+    r"|(?:Loaded runtime CuDNN|insufficient driver)(?:(?!Loaded runtime CuDNN|insufficient driver)[\s\S]){0,3000}?"
     r"(?:This is probably because cuDNN failed to initialize|[Cc]ould not create cudnn handle)[^\n]*"
 )
 

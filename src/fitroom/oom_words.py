@@ -79,7 +79,8 @@ _SHAPE = Pattern(
 _XLA_SHAPE = Pattern(r"\b[Ss]hape\s*[=:]\s*'?\(?((?:pred|bf|[fsuc])\d{0,3})\[(\d+(?:,\d+)*)\]")
 # TensorFlow 1 writes a constant's value into the node.
 _CONSTANT = Pattern(r"=\s*Const\[[^\]]{0,80}?Tensor<type:\s*(\w+)\s+shape:\s*\[(\d+(?:,\d+)*)\]")
-_NODE_TYPE = Pattern(r"\[\[[Nn]ode:?\s[^\]]{0,400}?\[[^\]]{0,200}?\bT=DT_(\w+)")
+_NODE = Pattern(r"\[\[[Nn]ode:?\s[^\]\[]{0,400}\[((?:[^\]]|(?<=[\"\w])\](?=,)){0,400})")
+_NODE_TYPE = Pattern(r"\b(?:DstT|dtype)=DT_(\w+)"), Pattern(r"\bT=DT_(\w+)")  # of what comes out; of what goes in
 _SIZES = {
     "half": 2, "bfloat16": 2, "float": 4, "double": 8, "bool": 1, "pred": 1, "complex": 8, "bf16": 2, "quint": 1,
 }  # fmt: skip
@@ -96,8 +97,7 @@ _BY_ELEMENT = Pattern(
 def shape(text: str) -> Shape | None:
     """The tensor that a message names. TensorFlow before 1.5 named its type in the node only."""
     if match := _SHAPE.search(text):
-        dtype = match[2] or (node[1].lower() if (node := _NODE_TYPE.search(text)) else None)
-        return Shape(_axes(match[1]), dtype)
+        return Shape(_axes(match[1]), match[2] or _node_type(text))
     if match := _CONSTANT.search(text):
         return Shape(_axes(match[2]), match[1])
     if match := _XLA_SHAPE.search(text):
@@ -105,6 +105,13 @@ def shape(text: str) -> Shape | None:
     if _BY_ELEMENT.search(text) and (match := _KERAS_INPUT.search(text)):
         return Shape(_axes(match[1]), match[2])
     return None
+
+
+def _node_type(text: str) -> str | None:
+    """The type of an operation's result, as TensorFlow 1 writes it into the node."""
+    node = _NODE.search(text)
+    found = [match[1].lower() for pattern in _NODE_TYPE if node and (match := pattern.search(node[1]))]
+    return found[0] if found else None
 
 
 def size_of(dtype: str) -> int:

@@ -61,10 +61,18 @@ def clues(facts: Facts) -> Iterator[Clue]:
     is_activation = len(facts.shape or ()) >= 4 or (len(facts.shape or ()) == 3 and story.leads_with_batch(facts))
     if facts.face == "oom-when-allocating" and not facts.is_giant() and not is_activation:
         yield Clue(2.0, f"{sizes.shape_words(facts)} on the CPU is little: the host was full before")
+    if _is_image(facts.shape or ()):
+        yield Clue(3.0, f"{sizes.shape_words(facts)} is one image, as it is read")
     if facts.face == "dst-tensor-not-initialized" or _DATA_WORDS.search(facts.words[-6000:]):
         yield Clue(1.5, "it failed where data are prepared")
     if "Filling up shuffle buffer" in facts.before + facts.words:
         yield Clue(2.0, "a shuffle buffer was being filled")
+
+
+def _is_image(shape: tuple[int, ...]) -> bool:
+    """Whether a tensor is one image, with its colours last: what a reader makes, not a layer."""
+    image = shape[1:] if shape[:1] == (1,) else shape
+    return len(image) == 3 and image[2] in (3, 4) and min(image[:2]) >= 64
 
 
 def advice(facts: Facts) -> Iterator[Advice]:

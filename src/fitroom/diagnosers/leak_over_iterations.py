@@ -48,7 +48,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if story.graphs(facts) >= _MANY_OPERATIONS:
         yield Clue(3.5, f"{story.graphs(facts)} operations had been made: models or functions are made again and again")
     if story.is_in_loop(facts):
-        yield Clue(2.0, "it is said to happen in a loop")
+        yield Clue(2.0, "it is said to happen in a loop, or after a while")
     if story.node_number(facts) >= 1000:
         yield Clue(4.0, f"{facts.op} is numbered: the graph grows with every round")
     if facts.times >= 3:

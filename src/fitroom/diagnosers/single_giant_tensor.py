@@ -55,11 +55,14 @@ def clues(facts: Facts) -> Iterator[Clue]:
         # A matrix of NumPy's with two equal sides is no dataset.
         is_square = facts.face == "numpy-array" and len(shape) == 2
         yield Clue(7.0 if is_square else 3.0, "it has the same long axis twice: every pair")
-    if shape and shape[0] > 100_000 and not is_batch and size >= 512 * MIB and facts.face != "numpy-array":
+    is_data = bool(shape) and shape[0] > (100_000 if len(shape) < 4 else 16_384) and not is_batch
+    if is_data and size >= 512 * MIB and facts.face != "numpy-array":
         points = 2.5 if len(shape) >= 3 or (story.is_weight(facts) and facts.op) else 0.5
         yield Clue(points, f"its leading axis, {shape[0]}, is too long for a batch")
     if facts.face == "numpy-array" and len(shape) == 2 and min(shape) >= 10_000 and max(shape) < 3 * min(shape):
         yield Clue(6.0, "both of its axes are long: no samples with their features")
+    if not shape and facts.face in ("torch-cpu", "torch-cuda") and _is_too_large_for_torch(facts):
+        yield Clue(3.0, f"PyTorch asked for {format_bytes(size)} at once")
     largest = _largest_buffer(facts)
     if largest and facts.wanted and largest > 0.5 * facts.wanted:
         yield Clue(4.0, f"one buffer of the program is {format_bytes(largest)}")
@@ -81,6 +84,11 @@ def _largest_buffer(facts: Facts) -> int | None:
     """The largest buffer of a program that XLA compiled, where it says so."""
     match = _BUFFER.search(facts.before + facts.words)
     return amount(next(filter(None, match.groups()))) if match else None
+
+
+def _is_too_large_for_torch(facts: Facts) -> bool:
+    """Whether PyTorch, which asks for tensors one by one, asked for more than there is."""
+    return facts.is_giant() if facts.limit is None else (facts.tensor_bytes or 0) > facts.limit
 
 
 def _is_copied_whole(facts: Facts) -> bool:

@@ -18,7 +18,8 @@ _BATCH = Pattern(r"\bbatch(?:[_ -]?size)?\s*(?:of|is|to|[=:])?\s*['\"]?(\d{1,6})
 _MAX_BATCH = 16_384
 _INFERENCE = Pattern(
     r"\b(?:predict|evaluate|inference|infer|generate|sample|embed|encode|transform)(?:_\w+)?\(|\.eval\(|\bin eval\b"
-    r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|\binference\b"
+    r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|(?i:\binferenc(?:e|ing)\b)"
+    r"|\b(?:during|while|when) (?:testing|evaluation|prediction)\b|\bat (?:test|predict|inference) time\b"
     r"|\bpredictions?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b|\bwhole test set\b"
 )
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
@@ -29,6 +30,8 @@ _BUILDING = Pattern(
 _EPOCH = Pattern(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
 _FUNCTION = Pattern(r"\[Op:__inference_\w*?_(\d+)\]")
 _LOOP = Pattern(r"\bin (?:a |the )?(?:for )?loop\b")
+_NTH = Pattern(r"\b(\d+)(?:st|nd|rd|th) (?:\w+ )?(?:trial|candidate|model|solution|iteration|fold|epoch|run|episode)\b")
+_WHILE = Pattern(r"\bafter (?:running |training )?(?:for )?(?:a while|some time|several (?:hours|epochs|days))\b")
 _ROUND = Pattern(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
 _NUMBERED = Pattern(r"\b(?:sequential|model|functional|training)_(\d+)/")
 _AFTER_ROUNDS = Pattern(
@@ -132,8 +135,9 @@ def _makes_weights(op: str) -> bool:
 def is_flattened(facts: Facts) -> bool:
     """Whether the leading axis looks like samples times something, folded into one: 4096 rays × 1024 points."""
     shape = facts.shape or ()
-    is_long = bool(shape) and shape[0] > _MAX_BATCH and shape[0] % 256 == 0 and facts.face == "oom-when-allocating"
-    return is_long and not is_weight(facts) and not facts.is_giant()
+    is_long = 0 < len(shape) <= 3 and shape[0] > _MAX_BATCH and shape[0] % 256 == 0
+    is_it = facts.face == "oom-when-allocating"  # others name some buffer
+    return is_long and is_it and not is_weight(facts) and not facts.is_giant()
 
 
 def is_inference(facts: Facts) -> bool:
@@ -153,13 +157,14 @@ def epochs(facts: Facts) -> int:
 def rounds(facts: Facts) -> int:
     """How many trials, folds or iterations of some loop had been gone through."""
     found = {int(one) for one in _ROUND.findall(facts.before[-200_000:] + facts.words) if len(one) < 7}
-    said = [int(one) for one in _AFTER_ROUNDS.findall(facts.before[-20_000:] + facts.words) if len(one) < 7]
+    words = facts.before[-20_000:] + facts.words
+    said = [int(one) for pattern in (_AFTER_ROUNDS, _NTH) for one in pattern.findall(words) if len(one) < 7]
     return max(said or found) if said or len(found) > 1 or (found and max(found) > 2) else 0
 
 
 def is_in_loop(facts: Facts) -> bool:
-    """Whether somebody says that it happens in a loop."""
-    return _LOOP.search(facts.words[-12_000:]) is not None
+    """Whether somebody says that it happens in a loop, or after a while."""
+    return any(pattern.search(facts.words[-12_000:]) for pattern in (_LOOP, _WHILE))
 
 
 def models(facts: Facts) -> int:
