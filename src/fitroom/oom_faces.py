@@ -124,7 +124,7 @@ FACES = (
     _face(
         "dst-tensor-not-initialized",
         None,
-        r"Dst\s+tensor\s+is\s+not\s+initialized",
+        r"Dst\s+tensor\s+is\s+not\s+initialized|Failed\s+copying\s+input\s+tensor\s+from\s+\S+\s+to\s+\S+\s+in\s+order",
         "A copy to the device found no room there. TensorFlow raises it as InternalError.",
     ),
     _face(
@@ -201,7 +201,7 @@ FACES = (
         "kernel-oom-kill",
         _HOST,
         r"Out of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:|OOMKilled|oom_reaper: reaped"
-        r"|invoked oom-killer|\boom[-_]kill event|cgroup out-of-memory handler|killed by the OOM killer"
+        r"|invoked oom-killer|\boom[-_]kill event|cgroup out-of-memory handler|killed by (?:the )?OOM\b"
         r"|TERM_MEMLIMIT|[Ee]xceeded (?:\w+ )?memory limit|for exceeding memory limits|node running low on memory"
         r"|node was low on resource:? \W?memory|[Pp]od was evicted[^\n]{0,80}memory"
         r"|Memory limit of [\d.]+ ?\w+ exceeded|exceeded \d+% memory budget\. Restarting",

@@ -103,6 +103,10 @@ LOGS: list[tuple[str, str]] = [
     ("leak_over_iterations", "epoch 55/150 loss: 0.1\nValueError: GraphDef cannot be larger than 2GB."),
     ("retracing", "6 out of the last 6 calls to <function f> triggered tf.function retracing.\nKilled\n"),
     ("host_dataset", oom("1,1080,1920,3", ON_CPU)),
+    ("fragmentation", "RESOURCE_EXHAUSTED: Attempting to reserve 6.48G at the bottom of memory. That was not possible. There are "
+     "6.78G free, 0B reserved, and 3.33G reservable."),
+    ("weights_or_optimizer_too_big", "OP_REQUIRES failed at assign_op.h:117 : " + oom("32,64")),
+    ("host_dataset", "OP_REQUIRES failed at iterator_ops.cc:867 : " + oom("32,64", ON_CPU)),
     ("disk_full", "Resource exhausted: /home/x/model.ckpt-6.tempstate9784191321997661396"),
     ("disk_full", "errors_impl.ResourceExhaustedError: disk quota exceeded [Op:SaveV2]"),
     ("message_limit", "RESOURCE_EXHAUSTED: gRPC message exceeds maximum size 4194304: 12345678"),

@@ -225,8 +225,8 @@ def test_a_process_that_is_listed_may_be_the_one_that_failed() -> None:
 def test_memory_that_pytorch_holds_idle_is_fragmented() -> None:
     text = (
         "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 0.5 GiB is "
-        "free. Including non-PyTorch memory, this process has 23.40 GiB memory in use. Of the allocated memory 15.00 GiB "
-        "is allocated by PyTorch, and 7.90 GiB is reserved by PyTorch but unallocated."
+        "free. Including non-PyTorch memory, this process has 23.40 GiB memory in use. Of the allocated memory 15.00 "
+        "GiB is allocated by PyTorch, and 7.90 GiB is reserved by PyTorch but unallocated."
     )
     assert fitroom.diagnose(text).cause is Cause.FRAGMENTATION
 

@@ -56,6 +56,9 @@ TEXTS = [
     ('the process keeps ending with "Killed".', HOST, None),
     ("The RAM usage keeps on increasing till it is full and gets killed.", HOST, None),
     ("The node was low on resource: memory.", HOST, None),
+    ("two jobs were killed by OOM after two hours", HOST, None),
+    ("Failed copying input tensor from /job:localhost/replica:0/task:0/device:CPU:0 to "
+     "/job:localhost/replica:0/task:0/device:GPU:0 in order to run _Ea", GPU, None),
     ("[enforce fail at CPUAllocator.cpp:56] posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0", HOST, None),
     ("ResourceExhaustedError: ./model/model-49.tempstate5787507096018461664", Resource.DISK, None),
     ("OSError: [Errno 122] Disk quota exceeded", Resource.DISK, None),

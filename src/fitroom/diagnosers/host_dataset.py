@@ -56,6 +56,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, "the host's memory was full, not the card's")
     elif facts.face in ("python-memory-error", "bad-alloc", "torch-cpu", "allocator-ran-out"):
         yield Clue(2.0, "the host had no memory to give")
+    if story.kernel_is_of(facts, "dataset", "iterator_ops", "decode_", "example_parsing", "whole_file_read"):
+        yield Clue(3.0, "the input pipeline was at work")
     if facts.op and _DATA_OPS.search(facts.op):
         yield Clue(4.0, f"{facts.op} is part of the input pipeline")
     is_activation = len(facts.shape or ()) >= 4 or (len(facts.shape or ()) == 3 and story.leads_with_batch(facts))

@@ -23,6 +23,7 @@ _INFERENCE = Pattern(
     r"|\bpredictions?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b|\bwhole test set\b"
 )
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
+_KERNEL = Pattern(r"OP_REQUIRES failed at (\w+)\.(?:cc|h):\d")
 _BUILDING = Pattern(
     r"variables_initializer\(|\brun\(init(?:_op)?\b|\bin (?:add_weight|add_variable|build|_initialize_variables)\b"
     r"|self\.add\(layer\)|\.add_weight\("
@@ -111,6 +112,12 @@ def own_share(facts: Facts) -> tuple[int, int] | None:
     """What TensorFlow was given of the card, and what was free, where that is far less: the program limits itself."""
     started, given = free_at_start(facts), card(facts)
     return (given, started[0]) if started and given and given < 0.6 * started[0] else None
+
+
+def kernel_is_of(facts: Facts, *files: str) -> bool:
+    """Whether the code that asked for memory is in one of these files of TensorFlow's, as it says."""
+    match = _KERNEL.search(facts.words)
+    return match is not None and any(name in match[1] for name in files)
 
 
 def node_number(facts: Facts) -> int:

@@ -41,6 +41,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, "the tensor has the shape of a kernel")
     elif ops.is_backward(op) and not shape and "MatMul_1" in op:
         yield Clue(4.0, f"the gradient of a kernel was asked for: {op}")
+    elif story.kernel_is_of(facts, "assign_op", "variable_ops", "training_ops"):
+        yield Clue(3.0, "a variable was being made or updated")
     if story.is_built(facts) and not ops.is_backward(op):
         yield Clue(3.5, "it failed while the model was being made")
     if "mbedding" in op and ops.is_backward(op):
