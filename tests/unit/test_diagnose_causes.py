@@ -35,7 +35,7 @@ LOGS: list[tuple[str, str]] = [
     ("weights_or_optimizer_too_big", oom("200704,4096", more="\n [[node training/Adam/Variable_4/Assign (defined at x)]]")),
     ("weights_or_optimizer_too_big", oom("2,512")),
     ("weights_or_optimizer_too_big", dump(8 * G, 8 * G - 5, largest=G // 8) + oom("3,3,512,512")),
-    ("weights_or_optimizer_too_big", oom("1,64,160,576", more="\n [[Node: conv1_2/Conv2D = Conv2D[T=DT_FLOAT](a, b)]]")),
+    ("weights_or_optimizer_too_big", oom("1,64,16,57", more="\n [[Node: conv1_2/Conv2D = Conv2D[T=DT_FLOAT](a, b)]]")),
     ("weights_or_optimizer_too_big", oom("3,3,512,512", more="[[node block/conv/kernel/Initializer/random_uniform]]")),
     ("single_giant_tensor", oom("398107,40,40", ON_CPU, "double")),
     ("single_giant_tensor", oom("20000,20000")),
@@ -77,6 +77,8 @@ LOGS: list[tuple[str, str]] = [
     ("inference_too_large", '  File "a.py", line 3, in <module>\n    y = model.predict(x)\n' + oom("10000,28,28,32")),
     ("inference_too_large", "    acc = accuracy.eval(feed_dict={x: test.images})\n" + oom("10000,1,28,28")),
     # Rules that other people's logs taught.
+    ("batch_or_activations", oom("1,64,64,256", more="\n [[Node: G_6/layer2/moments/Sub = Sub[T=DT_FLOAT](a, b)]]")),
+    ("host_dataset", "    data = embed_to_vocab(data_, vocab)\n    data = np.zeros((len(data_), len(vocab)))\nMemoryError"),
     ("batch_or_activations", "Tried to allocate 60.00 MiB (GPU 0; 6.00 GiB total capacity; 4.10 GiB already allocated; 30.00 MiB "
      "free; 4.40 GiB reserved in total by PyTorch)"),
     ("batch_or_activations", oom("1024,98,98", ON_CPU, more="[[node decoder/block_5/attention/Softmax (defined at x)]]")),

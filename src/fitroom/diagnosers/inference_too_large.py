@@ -29,7 +29,7 @@ _TEST_SETS = (5000, 10_000)  # MNIST, CIFAR, ImageNet: more are a whole training
 
 def clues(facts: Facts) -> Iterator[Clue]:
     """Where it happened."""
-    if not facts.resource.is_memory or facts.face == "numpy-array":
+    if not facts.resource.is_memory or facts.face in ("numpy-array", "python-memory-error"):
         return
     if story.is_inference(facts):
         yield Clue(4.5, "it happened in prediction or evaluation")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BATCH = Pattern(r"\bbatch(?:[_ -]?size)?\s*(?:of|is|to|[=:])?\s*['\"]?(\d{1,6})\b(?!\.\d|/)", re.IGNORECASE)
 _MAX_BATCH = 16_384
 _INFERENCE = Pattern(
-    r"\b(?:predict|evaluate|inference|infer|generate|sample|embed|encode|transform)(?:_\w+)?\(|\.eval\(|\bin eval\b"
+    r"\b(?:predict|evaluate|inference|infer|generate|embed)(?:_\w+)?\(|\.eval\(|\bin eval\b"
     r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|(?i:\binferenc(?:e|ing)\b)"
     r"|\b(?:during|while|when) (?:testing|evaluation|prediction)\b|\bat (?:test|predict|inference) time\b"
     r"|\bpredictions?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b|\bwhole test set\b"

@@ -56,7 +56,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
             largest = format_bytes(arena.largest_request)
             yield Clue(4.0, f"no request was larger than {largest}: many weights, not one tensor")
     if shape[:1] == (1,) and len(shape) >= 4 and facts.on_card and (facts.tensor_bytes or GIB) < 64 * MIB:
-        yield Clue(2.2, "a batch of 1 fails, at a small tensor")
+        yield Clue(1.0, "a batch of 1 fails, at a small tensor")
     if facts.footprint is not None:
         fixed = facts.footprint.parts.weights + facts.footprint.parts.optimizer
         if fixed > facts.footprint.peak / 2:
