@@ -16,7 +16,8 @@ from itertools import islice
 
 from fitroom import oom_words
 from fitroom.core import Resource
-from fitroom.oom_faces import BENIGN, FACES, HARMLESS, PAGES, Face
+from fitroom.oom_faces import FACES, PAGES, Face
+from fitroom.oom_harmless import BENIGN, HARMLESS
 from fitroom.patterns import Pattern
 
 __all__ = ["FACES", "HARMLESS", "PAGES", "Exhaustion", "Sign", "from_exception", "from_exit", "from_text", "signs"]

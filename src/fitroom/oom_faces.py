@@ -43,26 +43,15 @@ def _face(code: str, resource: Resource | None, words: str, what: str, *, certai
     return Face(code, resource, Pattern(words), what, certain)
 
 
-# TensorFlow's always-printed hints: they speak of out-of-memory whatever the error is.
-BENIGN = Pattern(
-    r"Hint: If you want to see a list of allocated tensors[^\n]*|If\s+the\s+cause\s+is\s+memory\s+fragmentation[^\n]*"
-)
-
-# Lines that look fatal and are not: an optional scratch space was not had; much was asked of the host, and given; the
-# first, largest piece of a card was not free, and a smaller one is tried.
-HARMLESS = Pattern(
-    r"Allocator\s+\([^)\n]+\)\s+ran\s+out\s+of\s+memory\s+trying\s+to\s+allocate\s+([\d.]+\s?\w+)"
-    r"(?:(?!\bAllocator\b)[\s\S]){0,160}?not\s+a\s+failure[^\n]*"
-    r"|Allocation\s+of\s+(\d+)\s+exceeds\s+\d+%\s+of\s+(?:free\s+)?system\s+memory"
-    r"|failed\s+to\s+alloc(?:ate)?\s+(?:[\d.]+\s?\w+\s+\()?(\d+)\s+bytes\)?\s+(?:from\s+device|on\s+host)[^\n]{0,40}"
-    r"CUDA_ERROR_OUT_OF_MEMORY[^\n]*"
-)
-
 FACES = (
     _face(
         "disk-full",
         _DISK,
-        r"No\s+space\s+left\s+on\s+device|Disk\s+quota\s+exceeded|not\s+enough\s+space\s+on\s+the\s+disk",
+        r"(?i:No\s+space\s+left\s+on\s+device|Disk\s+quota\s+exceeded|not\s+enough\s+space\s+on\s+the\s+disk)"
+        r"|\[Errno (?:28|122)\]"
+        # Before 1.0 TensorFlow named the file alone.
+        r"|(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted):\s*(?:\.{0,2}/|[A-Za-z]:\\)[^\s;]{0,400}"
+        r"(?:\.tempstate\d+|\.data-\d{5}-of-\d{5})(?![^\n]{0,40}Too many open)",
         "A file could not be written: the disk or its quota is full. TensorFlow reports it as ResourceExhaustedError, "
         "with the out-of-memory hint attached; memory is not the matter.",
     ),
@@ -76,14 +65,16 @@ FACES = (
         "message-too-large",
         _MESSAGE,
         r"(?i:(?:received|sent|send)\s+message\s+larger\s+than\s+max)|message length too large"
-        r"|Attempted to send .{0,40} larger than max",
+        r"|Attempted to send .{0,40} larger than max"
+        r"|(?i:message exceeds (?:the )?maximum (?:configured message )?size)",
         "A gRPC message is larger than its limit. It is called RESOURCE_EXHAUSTED, and memory is not the matter.",
     ),
     _face(
         "proto-2gb",
         _PROTO,
         r"tensor\s+proto\s+whose\s+content\s+is\s+larger\s+than\s+2GB|GraphDef\s+cannot\s+be\s+larger\s+than\s+2GB"
-        r"|exceed\w*\s+(?:the\s+)?maximum\s+protobuf\s+size|protocol message was rejected because it was too big",
+        r"|exceed\w*\s+(?:the\s+)?maximum\s+protobuf\s+size|protocol message was rejected because it was too big"
+        r"|Cannot allocate buffer larger than kint32max",
         "Data or weights were embedded in a graph as a constant, and a protocol buffer holds at most 2 GB. "
         "Feed the data instead of capturing it.",
     ),
@@ -96,7 +87,7 @@ FACES = (
     _face(
         "oom-when-allocating",
         None,
-        r"OOM\s+when\s+allocating\s+(?:tensor|TensorList)",
+        r"(?<![A-Za-z])O?OM\s+(?:occurs\s+|occurred\s+|error\s+)?when\s+allocating\s+(?:for\s+)?(?:an?\s+|the\s+)?(?:tensor|TensorList)",
         "TensorFlow's allocator had no room for a tensor. The tensor named is the one that came last: "
         "often the victim, not the culprit.",
     ),
@@ -133,7 +124,7 @@ FACES = (
     _face(
         "dst-tensor-not-initialized",
         None,
-        r"Dst\s+tensor\s+is\s+not\s+initialized",
+        r"Dst\s+tensor\s+is\s+not\s+initialized|Failed\s+copying\s+input\s+tensor\s+from\s+\S+\s+to\s+\S+\s+in\s+order",
         "A copy to the device found no room there. TensorFlow raises it as InternalError.",
     ),
     _face(
@@ -149,7 +140,8 @@ FACES = (
         _GPU,
         r"(?:CUDA|HIP|XPU)\s+out\s+of\s+memory|(?:CUDA|HIP)\s+error:\s+out\s+of\s+memory|MPS\s+backend\s+out\s+of\s+memory"
         r"|cuda runtime error \(2\)|(?:cuda|hip)ErrorMemoryAllocation|hipErrorOutOfMemory"
-        r"|cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU",
+        r"|cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU"
+        r"|Tried to allocate [\d.]+ [KMGT]iB \(GPU \d+;",
         "PyTorch's allocator, or another library's on CUDA, had no room on the GPU.",
     ),
     _face(
@@ -157,7 +149,7 @@ FACES = (
         None,
         # "The caller indicates that this is not a failure": an optional scratch space was not had. Benign.
         r"(?:Allocator\s+\([^)\n]+\)\s+r|\bR)an\s+out\s+of\s+memory\s+trying\s+to\s+allocate"
-        r"(?![\s\S]{0,160}?not\s+a\s+failure)",
+        r"(?![\s\S]{0,160}?not\s+a\s+failure)|EigenAllocator for GPU ran out of memory",
         "The BFC allocator gave up on a request after waiting for memory to come free.",
     ),
     _face(
@@ -201,15 +193,17 @@ FACES = (
     _face(
         "torch-cpu",
         _HOST,
-        r"DefaultCPUAllocator:\s+(?:not\s+enough\s+memory|can't\s+allocate\s+memory)",
+        r"DefaultCPUAllocator:\s+(?:not\s+enough\s+memory|can't\s+allocate\s+memory)"
+        r"|posix_memalign\([^\n]{0,60}12 vs 0",
         "PyTorch's CPU allocator got no memory from the host.",
     ),
     _face(
         "kernel-oom-kill",
         _HOST,
         r"Out of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:|OOMKilled|oom_reaper: reaped"
-        r"|invoked oom-killer|\boom[-_]kill event|cgroup out-of-memory handler|killed by the OOM killer"
+        r"|invoked oom-killer|\boom[-_]kill event|cgroup out-of-memory handler|killed by (?:the )?OOM\b"
         r"|TERM_MEMLIMIT|[Ee]xceeded (?:\w+ )?memory limit|for exceeding memory limits|node running low on memory"
+        r"|node was low on resource:? \W?memory|[Pp]od was evicted[^\n]{0,80}memory"
         r"|Memory limit of [\d.]+ ?\w+ exceeded|exceeded \d+% memory budget\. Restarting",
         "The kernel, or the container's or cluster's manager, killed a process because no memory was left to it.",
     ),
@@ -233,7 +227,8 @@ FACES = (
         _HOST,
         r"(?i:terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=(]+137\b|signal 9 \(SIGKILL\))"
         r"|<Signals\.SIGKILL|(?i:exit\s?code\s*:?|exit status) -9\b|killed by signal: Killed"
-        r"|(?m:^[ \t]*Killed[ \t]*$)|line \d+: +\d+ Killed\b|(?m:^(?:zsh: |\[\d+\] +(?:[+-] +)?\d+ +)killed\b)",
+        r"|(?m:^[ \t]*Killed[ \t]*$)|line \d+: +\d+ Killed\b|(?m:^(?:zsh: |\[\d+\] +(?:[+-] +)?\d+ +)killed\b)"
+        r"|[\"'`]Killed[\"'`]|\b(?:RAM|memory)\b[^\n]{0,80}\b(?:gets?|got|was|is|being) killed\b",
         "The process was killed from outside. Most often the kernel did it for memory; anyone may.",
         certain=False,
     ),
@@ -243,7 +238,7 @@ FACES = (
         # The same status with "driver version" beside it speaks of the driver.
         r"(?:(?i:could not create cudnn handle|failed to create cublas handle):?\s+\w+_STATUS_\w+"
         r"|CUBLAS_STATUS_NOT_INITIALIZED|This is probably because cuDNN failed to initialize)"
-        r"(?![\s\S]{0,120}(?:driver version|[Ll]oaded runtime CuDNN))",
+        r"(?![\s\S]{0,120}(?:driver version|[Ll]oaded runtime CuDNN)|[\s\S]{0,700}insufficient driver version)",
         "A CUDA library could not start. Nearly always the card is full: another process, a session that was not "
         "closed, or TensorFlow's own preallocation. A broken installation says the same.",
         certain=False,
@@ -270,7 +265,9 @@ FACES = (
         # A piece of the card that was refused, and a smaller one tried, is called so, too.
         r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted)\b(?!(?:\s*:)+\s*CUDA_ERROR)"
         r"[^\n]{0,200}(?:allocat|memory|OOM)"
-        r"|CUDA_ERROR_OUT_OF_MEMORY(?=\W[^\n]{0,200}\n\s*(?:Traceback|Aborted|Segmentation|\Z))",
+        r"|CUDA_ERROR_OUT_OF_MEMORY(?=\W[^\n]{0,200}\n\s*(?:Traceback|Aborted|Segmentation|\Z))"
+        # The allocator's statistics are written when it gives up.
+        r"|\bLimit:\s+\d{6,15}\s*\n[^\n]{0,120}(?<![A-Za-z])InUse:\s+\d",
         "The runtime says that a resource ran out, in words that this release does not know.",
         certain=False,
     ),

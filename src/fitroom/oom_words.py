@@ -26,7 +26,7 @@ class Shape:
 
 _KINDS = {"G": Resource.GPU_MEMORY, "C": Resource.HOST_MEMORY, "T": Resource.TPU_MEMORY}
 _DEVICE = Pattern(
-    r"(?:\bon\s+|_device_|_device=\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
+    r"(?:\bon\s+|_device_|(?<!recv)(?<!send)_device=\s*\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
     r"(/(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
     re.IGNORECASE,
 )
@@ -74,10 +74,13 @@ def place(text: str) -> tuple[Resource | None, str | None]:
 # OOM when allocating tensor with shape[2,3] and type float (core/framework/op_kernel.cc); NumPy's
 # "with shape (2, 3) and data type float64"; XLA's "shape = 'f32[2,3]{…}'".
 _SHAPE = Pattern(
-    r"\bshape\s*[\[(]\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*[\])](?:[\s`'\"]*and\s+(?:data\s+)?type\s+<?([A-Za-z]\w*))?"
+    r"\bshaped?\s*[\[(]\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*[\])](?:[\s`'\"]*and\s+(?:data\s+)?type\s+<?([A-Za-z]\w*))?"
 )
 _XLA_SHAPE = Pattern(r"\b[Ss]hape\s*[=:]\s*'?\(?((?:pred|bf|[fsuc])\d{0,3})\[(\d+(?:,\d+)*)\]")
-_NODE_TYPE = Pattern(r"\[\[[Nn]ode:?\s[^\]]{0,400}?\[[^\]]{0,200}?\bT=DT_(\w+)")
+# TensorFlow 1 writes a constant's value into the node.
+_CONSTANT = Pattern(r"=\s*Const\[[^\]]{0,80}?Tensor<type:\s*(\w+)\s+shape:\s*\[(\d+(?:,\d+)*)\]")
+_NODE = Pattern(r"\[\[[Nn]ode:?\s[^\]\[]{0,400}\[((?:[^\]]|(?<=[\"\w])\](?=,)){0,400})")
+_NODE_TYPE = Pattern(r"\b(?:DstT|dtype)=DT_(\w+)"), Pattern(r"\bT=DT_(\w+)")  # of what comes out; of what goes in
 _SIZES = {
     "half": 2, "bfloat16": 2, "float": 4, "double": 8, "bool": 1, "pred": 1, "complex": 8, "bf16": 2, "quint": 1,
 }  # fmt: skip
@@ -94,13 +97,21 @@ _BY_ELEMENT = Pattern(
 def shape(text: str) -> Shape | None:
     """The tensor that a message names. TensorFlow before 1.5 named its type in the node only."""
     if match := _SHAPE.search(text):
-        dtype = match[2] or (node[1].lower() if (node := _NODE_TYPE.search(text)) else None)
-        return Shape(_axes(match[1]), dtype)
+        return Shape(_axes(match[1]), match[2] or _node_type(text))
+    if match := _CONSTANT.search(text):
+        return Shape(_axes(match[2]), match[1])
     if match := _XLA_SHAPE.search(text):
         return Shape(_axes(match[2]), match[1])
     if _BY_ELEMENT.search(text) and (match := _KERAS_INPUT.search(text)):
         return Shape(_axes(match[1]), match[2])
     return None
+
+
+def _node_type(text: str) -> str | None:
+    """The type of an operation's result, as TensorFlow 1 writes it into the node."""
+    node = _NODE.search(text)
+    found = [match[1].lower() for pattern in _NODE_TYPE if node and (match := pattern.search(node[1]))]
+    return found[0] if found else None
 
 
 def size_of(dtype: str) -> int:
@@ -109,6 +120,8 @@ def size_of(dtype: str) -> int:
     if name in _SIZES:
         return _SIZES[name]
     bits = "".join(filter(str.isdigit, name))
+    if name[:1] in "us" and name[1:] == bits and dtype[:1] in "US" and len(bits) < 10:
+        return int(bits) * (4 if dtype[0] == "U" else 1)  # NumPy's strings
     return int(bits) // 8 if bits and len(bits) < 4 and int(bits) >= 8 else 4
 
 
@@ -128,6 +141,7 @@ _EXACT = (
     Pattern(r"\bAllocation\s+\(size=(\d+)\)\s+would\s+exceed"),
     Pattern(r"\bexceeded\s+maximum\s+protobuf\s+size\s+of\s+2GB:\s*(\d+)"),
     Pattern(r"\blarger\s+than\s+max\s*\((\d+)\s+vs"),
+    Pattern(r"\bexceeds\s+maximum\s+size\s+\d+:\s*(\d+)"),
     Pattern(r"\bAllocation\s+of\s+(\d+)\s+exceeds"),
     Pattern(r"\btried\s+to\s+allocate\s+(\d{2,})\b(?!\.)"),
 )

@@ -35,7 +35,7 @@ LOGS: list[tuple[str, str]] = [
     ("weights_or_optimizer_too_big", oom("200704,4096", more="\n [[node training/Adam/Variable_4/Assign (defined at x)]]")),
     ("weights_or_optimizer_too_big", oom("2,512")),
     ("weights_or_optimizer_too_big", dump(8 * G, 8 * G - 5, largest=G // 8) + oom("3,3,512,512")),
-    ("weights_or_optimizer_too_big", oom("1,64,160,576", more="\n [[Node: conv1_2/Conv2D = Conv2D[T=DT_FLOAT](a, b)]]")),
+    ("weights_or_optimizer_too_big", oom("1,64,16,57", more="\n [[Node: conv1_2/Conv2D = Conv2D[T=DT_FLOAT](a, b)]]")),
     ("weights_or_optimizer_too_big", oom("3,3,512,512", more="[[node block/conv/kernel/Initializer/random_uniform]]")),
     ("single_giant_tensor", oom("398107,40,40", ON_CPU, "double")),
     ("single_giant_tensor", oom("20000,20000")),
@@ -76,6 +76,45 @@ LOGS: list[tuple[str, str]] = [
     ("message_limit", "8 RESOURCE_EXHAUSTED: Received message larger than max (10485832 vs 4194304)"),
     ("inference_too_large", '  File "a.py", line 3, in <module>\n    y = model.predict(x)\n' + oom("10000,28,28,32")),
     ("inference_too_large", "    acc = accuracy.eval(feed_dict={x: test.images})\n" + oom("10000,1,28,28")),
+    # Rules that other people's logs taught.
+    ("batch_or_activations", oom("1,64,64,256", more="\n [[Node: G_6/layer2/moments/Sub = Sub[T=DT_FLOAT](a, b)]]")),
+    ("host_dataset", "    data = embed_to_vocab(data_, vocab)\n    data = np.zeros((len(data_), len(vocab)))\nMemoryError"),
+    ("batch_or_activations", "Tried to allocate 60.00 MiB (GPU 0; 6.00 GiB total capacity; 4.10 GiB already allocated; 30.00 MiB "
+     "free; 4.40 GiB reserved in total by PyTorch)"),
+    ("batch_or_activations", oom("1024,98,98", ON_CPU, more="[[node decoder/block_5/attention/Softmax (defined at x)]]")),
+    ("batch_or_activations", oom("256,256,28,28", more="[[{{node gradients/mask/conv_grad/Conv2DBackpropFilter-0-TransposeNHWCToNCHW-LayoutOptimizer}}]]")),
+    ("batch_or_activations", oom("4096000,128", more="[[node encoder/layer_0/attention/Softmax (defined at x)]]")),
+    ("weights_or_optimizer_too_big", "OOM when allocating tensor of shape [171164,200] and type float"),
+    ("weights_or_optimizer_too_big", "    sess.run(tf.global_variables_initializer())\n" + oom("25088,4096")),
+    ("weights_or_optimizer_too_big", "InternalError: Dst tensor is not initialized.\n [[Node: zeros_12 = Const[dtype=DT_FLOAT, value="
+     'Tensor<type: float shape: [32768,2048] values: [0 0 0]...>, _device="/job:localhost/replica:0/task:0/gpu:0"]()]]'),
+    ("single_giant_tensor", "Ran out of memory in memory space hbm. Used 41.74G of 16.00G hbm.\n  Largest program allocations in "
+     "hbm:\n\n  1. Size: 32.00G\n     Shape: s32[8388608,8,4]{2,1,0}"),
+    ("single_giant_tensor", "MemoryError: Unable to allocate 58.0 GiB for an array with shape (176351, 176460) and data type uint16"),
+    ("single_giant_tensor", "DefaultCPUAllocator: can't allocate memory: you tried to allocate 116813856768 bytes."),
+    ("single_giant_tensor", oom("160000,64,64,1", dtype="double", more="[Op:GatherV2]")),
+    ("single_giant_tensor", oom("5776,500002")),
+    ("other_process", "CUDA out of memory. Tried to allocate 1.60 GiB (GPU 0; 44.00 GiB total capacity; 27.90 GiB already "
+     "allocated; 500.00 MiB free; 27.93 GiB reserved in total by PyTorch)"),
+    ("gpu_preallocation_or_growth", "totalMemory: 4.00GiB freeMemory: 3.63GiB\nCreated TensorFlow device (/device:GPU:0 with 1638 "
+     "MB memory) -> physical GPU\n" + oom("40,64,256,256")),
+    ("gpu_preallocation_or_growth", "GPU_MEMORY_FRACTION = 0.05\n" + oom("1,64,288,800")),
+    ("leak_over_iterations", "OOM when allocating tensor with shape\n [[Node: sub_2518 = Sub[T=DT_FLOAT](sub_2518/x, v)]]"),
+    ("leak_over_iterations", oom("3200,3072", more="[[node bert/dense/MatMul (defined at x)]]\n[Op:__inference_train_function_1394299]")),
+    ("leak_over_iterations", "It fails on the 811th candidate solution:\n" + oom("1024,256")),
+    ("leak_over_iterations", "epoch 55/150 loss: 0.1\nValueError: GraphDef cannot be larger than 2GB."),
+    ("retracing", "6 out of the last 6 calls to <function f> triggered tf.function retracing.\nKilled\n"),
+    ("host_dataset", oom("1,1080,1920,3", ON_CPU)),
+    ("fragmentation", "RESOURCE_EXHAUSTED: Attempting to reserve 6.48G at the bottom of memory. That was not possible. There are "
+     "6.78G free, 0B reserved, and 3.33G reservable."),
+    ("weights_or_optimizer_too_big", "OP_REQUIRES failed at assign_op.h:117 : " + oom("32,64")),
+    ("host_dataset", "OP_REQUIRES failed at iterator_ops.cc:867 : " + oom("32,64", ON_CPU)),
+    ("disk_full", "Resource exhausted: /home/x/model.ckpt-6.tempstate9784191321997661396"),
+    ("disk_full", "errors_impl.ResourceExhaustedError: disk quota exceeded [Op:SaveV2]"),
+    ("message_limit", "RESOURCE_EXHAUSTED: gRPC message exceeds maximum size 4194304: 12345678"),
+    ("proto_embedded_data", "libprotobuf ERROR: Cannot allocate buffer larger than kint32max for StringOutputStream"),
+    ("inference_too_large", "Inferencing fails, even for one image\n" + oom("1,196,1809,1164")),
+    ("inference_too_large", "feed_dict={self.x: self.test.input.images}\n" + oom("2394,64,128,128")),
 ]  # fmt: skip
 
 

@@ -213,6 +213,41 @@ def test_what_others_say(text: str, resource: str, wanted: int | None, limit: in
     told(text, resource=Resource(resource), wanted_bytes=wanted, limit_bytes=limit)
 
 
+def test_a_process_that_is_listed_may_be_the_one_that_failed() -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 518.00 MiB. GPU 0 has a total capacity of 21.67 GiB of which 4.00 MiB "
+        "is free. Process 2417 has 21.65 GiB memory in use. Of the allocated memory 21.32 GiB is allocated by PyTorch, "
+        "and 1018.00 KiB is reserved by PyTorch but unallocated."
+    )
+    assert fitroom.diagnose(text).cause is not Cause.OTHER_PROCESS
+
+
+def test_memory_that_pytorch_holds_idle_is_fragmented() -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 0.5 GiB is "
+        "free. Including non-PyTorch memory, this process has 23.40 GiB memory in use. Of the allocated memory 15.00 "
+        "GiB is allocated by PyTorch, and 7.90 GiB is reserved by PyTorch but unallocated."
+    )
+    assert fitroom.diagnose(text).cause is Cause.FRAGMENTATION
+
+
+@pytest.mark.parametrize(
+    ("node", "dtype"),
+    [
+        ("a = Relu[T=DT_HALF, x=1](b)", "half"),
+        ("a = RandomUniform[T=DT_INT32, dtype=DT_FLOAT](b)", "float"),
+        ('a = Gather[_class=["loc:@x"], dtype=DT_DOUBLE, element_shape=[?,2048]](b)', "double"),
+    ],
+)
+def test_the_type_of_the_result_is_read_in_the_node(node: str, dtype: str) -> None:
+    assert fitroom.diagnose(f"OOM when allocating tensor with shape[8,9]\n [[Node: {node}]]").dtype == dtype
+
+
+def test_a_text_of_numpy_has_four_bytes_for_a_character() -> None:
+    found = fitroom.diagnose("MemoryError: Unable to allocate array with shape (26577,) and data type <U1847338")
+    assert (found.wanted_bytes, found.dtype) == (26577 * 1847338 * 4, "U1847338")
+
+
 def test_evidence_is_the_very_lines_with_their_numbers() -> None:
     found = fitroom.diagnose(f"Epoch 1/2\n\nsomething else\n{OOM}\nbye\n")
     assert [(one.line, one.text) for one in found.evidence] == [(4, OOM)]

@@ -50,6 +50,19 @@ TEXTS = [
     ("ResourceExhaustedError: /data/x.tfrecord; Too many open files", Resource.FILE_DESCRIPTORS, None),
     ("8 RESOURCE_EXHAUSTED: Received message larger than max (10485832 vs 4194304)", Resource.MESSAGE_SIZE, None),
     ("ValueError: Cannot create a tensor proto whose content is larger than 2GB.", Resource.PROTO_2GB, None),
+    ("EigenAllocator for GPU ran out of memory when allocating 0. See error logs", GPU, None),
+    ("Limit:                 10198757376\nInUse:                 10029289984", GPU, None),
+    (f"OM when allocating tensor with shape[100,256,28,28] and type float {ON_GPU}", GPU, 100 * 256 * 28 * 28 * 4),
+    ('the process keeps ending with "Killed".', HOST, None),
+    ("The RAM usage keeps on increasing till it is full and gets killed.", HOST, None),
+    ("The node was low on resource: memory.", HOST, None),
+    ("two jobs were killed by OOM after two hours", HOST, None),
+    ("Failed copying input tensor from /job:localhost/replica:0/task:0/device:CPU:0 to "
+     "/job:localhost/replica:0/task:0/device:GPU:0 in order to run _Ea", GPU, None),
+    ("[enforce fail at CPUAllocator.cpp:56] posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0", HOST, None),
+    ("ResourceExhaustedError: ./model/model-49.tempstate5787507096018461664", Resource.DISK, None),
+    ("OSError: [Errno 122] Disk quota exceeded", Resource.DISK, None),
+    ("Cannot allocate buffer larger than kint32max for StringOutputStream", Resource.PROTO_2GB, None),
 ]  # fmt: skip
 
 DECOYS = [
@@ -65,6 +78,10 @@ DECOYS = [
     "Filling up shuffle buffer (this may take a while): 1034 of 10000",
     "failed to allocate 10.09G (10830902272 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY\n968/968 [====] - 15s",
     "Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED\nPossibly insufficient driver version: 535.288.1",
+    "Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0.\nFailed to get convolution algorithm. "
+    "This is probably because cuDNN failed to initialize, so try looking",
+    "could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED\ndriver version file contents\npossibly insufficient "
+    "driver version: 384.69.0\ncould not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED",
     "RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'Read requests'",
     "InvalidArgumentError: Matrix size-incompatible: In[0]: [1,458752], In[1]: [72,2048]",
     "exit code 1",

@@ -42,6 +42,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(points, f"the tensor begins with {facts.shape[0]}, as a batch does")
         if rank >= 4 and facts.resource.value == "host_memory":
             yield Clue(1.0, "it has the axes of an activation")
+    elif rank >= 4 and facts.shape and facts.shape[0] == 1 and facts.on_card:
+        yield Clue(1.0, "it has the axes of what a layer makes of one sample")
     elif story.is_flattened(facts) and facts.on_card and facts.shape:
         yield Clue(3.0, f"its leading axis, {facts.shape[0]}, looks like samples times something")
     elif rank == 2 and facts.shape and not story.is_weight(facts) and facts.on_card and not facts.is_giant():

@@ -34,6 +34,7 @@ class Arena:
         requests: how many requests there were in its life.
         chunks: what was in use, by size.
         holder: the operation that held the most, and how much, where the dump names operations.
+        idle: what the allocator had taken and no tensor used, where it says so.
         others: what other processes had of the device.
         total: the whole of the device.
     """
@@ -46,6 +47,7 @@ class Arena:
     requests: int | None = None
     chunks: tuple[Chunks, ...] = ()
     holder: tuple[str, int] | None = None
+    idle: int | None = None
     others: int | None = None
     total: int | None = None
 
@@ -121,8 +123,11 @@ _TORCH = {
         rf"|Of\s+the\s+allocated\s+memory\s+{_SIZE}\s+is\s+allocated"
     ),
     "free": Pattern(rf"{_SIZE}\s+free;|of\s+which\s+{_SIZE}\s+is\s+free"),
-    "pool": Pattern(rf"{_SIZE}\s+reserved\s+in\s+total|{_SIZE}\s+is\s+reserved\s+by\s+PyTorch"),
+    "allocated": Pattern(rf"Of\s+the\s+allocated\s+memory\s+{_SIZE}\s+is\s+allocated"),
+    "pool": Pattern(rf"{_SIZE}\s+reserved\s+in\s+total"),
+    "idle": Pattern(rf"{_SIZE}\s+is\s+reserved\s+by\s+PyTorch\s+but\s+unallocated"),
 }
+_CONTEXT, _MUCH = 2 << 30, 4 << 30  # bytes: what CUDA may take for itself; what is certainly not CUDA
 _TORCH_OTHERS = Pattern(rf"\bProcess\s+\d+\s+has\s+{_SIZE}\s+memory\s+in\s+use")
 
 
@@ -131,14 +136,20 @@ def torch(text: str) -> Arena | None:
     if "otal capac" not in text and "already allocated" not in text and "MPS allocated" not in text:
         return None
     found = {name: _amount(pattern, text) for name, pattern in _TORCH.items()}
-    others = [amount(one[1]) or 0 for one in _TORCH_OTHERS.finditer(text)]
+    total, in_use, pool, free, own = (found[name] for name in ("limit", "in_use", "pool", "free", "allocated"))
+    # In a container PyTorch takes its own process for another: it holds as much as PyTorch has, and CUDA's own.
+    listed = [amount(one[1]) or 0 for one in _TORCH_OTHERS.finditer(text)]
+    others = sum(one for one in listed if own is None or not own <= one < own + _CONTEXT + (found["idle"] or 0))
+    if total and pool is not None and free is not None and total - free - pool > max(0.3 * total, _MUCH):
+        others = max(others, total - free - pool)
     return Arena(
-        limit=found["limit"],
-        in_use=found["in_use"],
-        pool=found["pool"] if "reserved in total" in text else None,
-        largest_free=found["free"],
-        others=sum(others) if others else None,
-        total=found["limit"],
+        limit=total,
+        in_use=in_use,
+        pool=pool,
+        largest_free=free,
+        idle=found["idle"] if pool is None or in_use is None else pool - in_use,
+        others=others or None,
+        total=total,
     )
 
 
@@ -147,6 +158,7 @@ _LIMITS = (
     Pattern(r"\bUsed\s+[\d.]+\s?[KMGTP]?i?B?\s+of\s+([\d.]+\s?[KMGTP]?)\s+(?:hbm|vmem|smem)"),
     Pattern(r"\bwould\s+exceed\s+memory\s+\(size=(\d+)\)"),
     Pattern(r"\blarger\s+than\s+max\s*\(\d+\s+vs\.?\s+(\d+)\)"),
+    Pattern(r"\bexceeds\s+maximum\s+size\s+(\d+):\s*\d"),
     Pattern(r"\btotal\s+memory\s+reported:\s*(\d{6,15})\b"),
 )
 

@@ -78,4 +78,6 @@ class Facts:
             return False
         if self.limit:
             return self.tensor_bytes > 0.6 * self.limit
-        return self.tensor_bytes > (32 * GIB if self.resource is not Resource.HOST_MEMORY else 16 * GIB)
+        if self.resource is Resource.HOST_MEMORY:
+            return self.tensor_bytes > 16 * GIB
+        return self.tensor_bytes > (8 * GIB if len(self.shape or ()) == 2 else 32 * GIB)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers.cause import Clue, page
+from fitroom.oom_words import amount
+from fitroom.patterns import Pattern
 from fitroom.units import format_bytes
 
 TYPE_CHECKING = False
@@ -26,16 +28,27 @@ PAGE = page(
 )
 
 
+# A TPU's program needs one piece of its memory.
+_RESERVABLE = Pattern(
+    r"That was not possible\. There are ([\d.]+[KMGT]?) free, [\d.]+[KMGT]?B? reserved, and ([\d.]+[KMGT]?) reservable"
+)
+
+
 def clues(facts: Facts) -> Iterator[Clue]:
     """The dump's numbers, and nothing else."""
     arena = facts.arena
+    if facts.wanted and (match := _RESERVABLE.search(facts.words)):
+        free, piece = amount(match[1]) or 0, amount(match[2]) or 0
+        if free >= facts.wanted > piece:
+            yield Clue(5.0, f"{format_bytes(free)} were free, but {format_bytes(piece)} in one piece")
     if arena is None or arena.in_use is None or facts.wanted is None or not facts.resource.is_memory:
         return
     pool = arena.pool or arena.limit or 0
     free = pool - arena.in_use
     if facts.face == "torch-cuda":
-        if arena.pool and arena.pool - arena.in_use > facts.wanted:
-            words = format_bytes(arena.pool - arena.in_use)
+        # Some is always kept for later. PyTorch itself says: if reserved memory is much more than allocated memory.
+        if arena.idle and arena.idle > max(facts.wanted, 0.2 * (arena.in_use + arena.idle)):
+            words = format_bytes(arena.idle)
             yield Clue(5.0, f"PyTorch holds {words} that no tensor uses, more than was asked for")
         return
     if arena.largest_free and free >= facts.wanted > arena.largest_free and (arena.fragmentation or 0) > 0.1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers import story
 from fitroom.diagnosers.cause import Clue, page
+from fitroom.units import format_bytes
 
 TYPE_CHECKING = False
 
@@ -43,6 +44,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(4.0, "a CUDA library found no room for its workspace")
     if facts.face == "xla-new-constant":
         yield Clue(4.0, "XLA found no room for a constant: the memory had been handed out before")
+    if share := story.own_share(facts):
+        given, free = (format_bytes(one) for one in share)
+        yield Clue(5.0, f"{free} were free, and TensorFlow was given {given}: the program limits itself")
     if setting:
         yield Clue(4.0, f"the program limits itself: {setting}")
 

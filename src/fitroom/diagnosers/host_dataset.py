@@ -28,8 +28,9 @@ PAGE = page(
     "float64; sparse labels instead of one-hot; cache to a file; a smaller shuffle buffer.",
 )
 _DATA_OPS = Pattern(
-    r"Iterator|[Dd]ataset|[Dd]ecode|convert_image|Shuffle|Cache|Parse|ReadFile|from_tensor|map_fn|resize|crop|augment",
-    re.I,
+    r"Iterator|dataset|decode_?(?:jpeg|png|image|bmp|gif|raw|csv|wav|video|and)|convert_image|ShuffleAnd|Cache"
+    r"|(?<![a-z])parse_?(?:example|single|tensor)|ReadFile|from_tensor|map_fn|resize_?image|random_crop|augment",
+    re.IGNORECASE,
 )
 _DATA_WORDS = Pattern(
     r"to_categorical|one_?hot|np\.(?:array|concatenate|stack|load|zeros|append)|read_csv|astype|pd\.|pandas|from_tensor_slices"
@@ -55,14 +56,25 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, "the host's memory was full, not the card's")
     elif facts.face in ("python-memory-error", "bad-alloc", "torch-cpu", "allocator-ran-out"):
         yield Clue(2.0, "the host had no memory to give")
+    if story.kernel_is_of(facts, "dataset", "iterator_ops", "decode_", "example_parsing", "whole_file_read"):
+        yield Clue(3.0, "the input pipeline was at work")
     if facts.op and _DATA_OPS.search(facts.op):
         yield Clue(4.0, f"{facts.op} is part of the input pipeline")
-    if facts.face == "oom-when-allocating" and not facts.is_giant() and len(facts.shape or ()) < 4:
+    is_activation = len(facts.shape or ()) >= 4 or (len(facts.shape or ()) == 3 and story.leads_with_batch(facts))
+    if facts.face == "oom-when-allocating" and not facts.is_giant() and not is_activation:
         yield Clue(2.0, f"{sizes.shape_words(facts)} on the CPU is little: the host was full before")
+    if _is_image(facts.shape or ()):
+        yield Clue(3.0, f"{sizes.shape_words(facts)} is one image, as it is read")
     if facts.face == "dst-tensor-not-initialized" or _DATA_WORDS.search(facts.words[-6000:]):
         yield Clue(1.5, "it failed where data are prepared")
     if "Filling up shuffle buffer" in facts.before + facts.words:
         yield Clue(2.0, "a shuffle buffer was being filled")
+
+
+def _is_image(shape: tuple[int, ...]) -> bool:
+    """Whether a tensor is one image, with its colours last: what a reader makes, not a layer."""
+    image = shape[1:] if shape[:1] == (1,) else shape
+    return len(image) == 3 and image[2] in (3, 4) and min(image[:2]) >= 64
 
 
 def advice(facts: Facts) -> Iterator[Advice]:

@@ -24,18 +24,18 @@ PAGE = page(
     "by themselves.",
 )
 
-_TEST_SETS = (5000, 10_000, 25_000, 50_000, 60_000)  # MNIST, CIFAR, IMDB
+_TEST_SETS = (5000, 10_000)  # MNIST, CIFAR, ImageNet: more are a whole training set
 
 
 def clues(facts: Facts) -> Iterator[Clue]:
     """Where it happened."""
-    if not facts.resource.is_memory or facts.face == "numpy-array":
+    if not facts.resource.is_memory or facts.face in ("numpy-array", "python-memory-error"):
         return
     if story.is_inference(facts):
         yield Clue(4.5, "it happened in prediction or evaluation")
         if facts.shape and facts.shape[0] >= 1000:
             yield Clue(2.0, f"{facts.shape[0]} samples went in at once")
-    elif facts.shape and len(facts.shape) >= 4 and facts.shape[0] >= 2000 and facts.shape[0] % 1000 == 0:
+    elif facts.shape and len(facts.shape) >= 4 and facts.shape[0] in range(2000, 10_001, 1000):
         if not ops.is_backward(facts.op or ""):
             yield Clue(4.5, f"{facts.shape[0]} samples at once: as many as a whole test set")
     elif facts.shape and facts.shape[0] in _TEST_SETS and not ops.is_backward(facts.op or "") and facts.on_card:

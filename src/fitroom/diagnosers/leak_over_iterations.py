@@ -25,12 +25,16 @@ PAGE = page(
     "keras.backend.clear_session() between models, or a process for each: fitroom.isolated(train)(…).",
 )
 
+_MANY_OPERATIONS = 300_000  # a large model with its way back has some ten thousand
+
 
 def clues(facts: Facts) -> Iterator[Clue]:
     """Late, again and again, for hardly anything, in a loop over models, in a copy to the device."""
     if facts.face == "proto-2gb":
         if "GraphDef" in facts.words:
             yield Clue(3.0, "a graph that is saved while training may grow with every step")
+            if story.is_growing(facts):
+                yield Clue(3.0, "it had gone well for a while")
         return
     if not facts.resource.is_memory:
         return
@@ -41,6 +45,12 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(4.0, f"it is round {rounds} of a loop")
     if story.models(facts) >= 8:
         yield Clue(4.0 + (story.models(facts) >= 15), f"it is model {story.models(facts) + 1} of this process")
+    if story.graphs(facts) >= _MANY_OPERATIONS:
+        yield Clue(3.5, f"{story.graphs(facts)} operations had been made: models or functions are made again and again")
+    if story.is_in_loop(facts):
+        yield Clue(2.0, "it is said to happen in a loop, or after a while")
+    if story.node_number(facts) >= 1000:
+        yield Clue(4.0, f"{facts.op} is numbered: the graph grows with every round")
     if facts.times >= 3:
         yield Clue(1.5, f"the same failure came {facts.times} times, with progress in between")
     if "clear_session" in facts.words:

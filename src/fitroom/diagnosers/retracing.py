@@ -30,7 +30,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
     count = story.retracings(facts)
     if count and facts.resource.is_memory:
         points = 3.0 if facts.on_card else 4.0
-        yield Clue(points if count > 1 else points - 1, f"TensorFlow warned of retracing {count} times before")
+        yield Clue(points if count > 1 else points - 0.5, f"TensorFlow warned of retracing {count} times before")
 
 
 def advice(facts: Facts) -> Iterator[Advice]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import sizes, story
 from fitroom.diagnosers.cause import Clue, page
+from fitroom.oom_words import amount
 from fitroom.patterns import Pattern
 from fitroom.units import GIB, MIB, format_bytes
 
@@ -42,8 +43,6 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.2, "JAX ran one operation by itself, not a step: what it makes is too large")
     elif is_round_block(facts):
         yield Clue(3.2, f"XLA asked for {format_bytes(size)} to the dot: one tensor, not the sum of a step")
-    if facts.face in ("numpy-array", "xla-out-of-memory") and not shape:
-        return
     is_batch = (story.leads_with_batch(facts) and len(shape) >= 4) or story.is_flattened(facts) or shape[:1] == (1,)
     if shape and facts.is_giant() and facts.face != "numpy-array":
         yield Clue(2.0 if is_batch else 4.0, f"it alone is {format_bytes(size)}")
@@ -56,14 +55,40 @@ def clues(facts: Facts) -> Iterator[Clue]:
         # A matrix of NumPy's with two equal sides is no dataset.
         is_square = facts.face == "numpy-array" and len(shape) == 2
         yield Clue(7.0 if is_square else 3.0, "it has the same long axis twice: every pair")
-    if shape and shape[0] > 100_000 and not is_batch and size >= 512 * MIB and facts.face != "numpy-array":
-        points = 2.5 if len(shape) >= 3 or story.is_weight(facts) else 0.5
+    is_data = bool(shape) and shape[0] > (100_000 if len(shape) < 4 else 16_384) and not is_batch
+    if is_data and size >= 512 * MIB and facts.face != "numpy-array":
+        points = 2.5 if len(shape) >= 3 or (story.is_weight(facts) and facts.op) else 0.5
         yield Clue(points, f"its leading axis, {shape[0]}, is too long for a batch")
+    if facts.face == "numpy-array" and len(shape) == 2 and min(shape) >= 10_000 and max(shape) < 3 * min(shape):
+        yield Clue(6.0, "both of its axes are long: no samples with their features")
+    if not shape and facts.face in ("torch-cpu", "torch-cuda") and _is_too_large_for_torch(facts):
+        yield Clue(3.0, f"PyTorch asked for {format_bytes(size)} at once")
+    largest = _largest_buffer(facts)
+    if largest and facts.wanted and largest > 0.5 * facts.wanted:
+        yield Clue(4.0, f"one buffer of the program is {format_bytes(largest)}")
     held = facts.arena.few_hold_most if facts.arena else None
     if held and held.size > 2 * size:
         words = "chunk holds" if held.number == 1 else "chunks hold"
         total = format_bytes(held.number * held.size)
         yield Clue(5.0, f"{held.number} {words} {total} of what is in use; the tensor that failed is the victim")
+
+
+# XLA lists what the program needs, the largest first. What comes in or goes out is listed by its sum, in another place.
+_BUFFER = Pattern(
+    r"Largest program allocations in hbm:\s+1\. Size:\s*([\d.]+\s?[KMGT]?i?B?)\b"
+    r"|byte size of input/output arguments \((\d{4,15})\) exceeds the base limit"
+)
+
+
+def _largest_buffer(facts: Facts) -> int | None:
+    """The largest buffer of a program that XLA compiled, where it says so."""
+    match = _BUFFER.search(facts.before + facts.words)
+    return amount(next(filter(None, match.groups()))) if match else None
+
+
+def _is_too_large_for_torch(facts: Facts) -> bool:
+    """Whether PyTorch, which asks for tensors one by one, asked for more than there is."""
+    return facts.is_giant() if facts.limit is None else (facts.tensor_bytes or 0) > facts.limit
 
 
 def _is_copied_whole(facts: Facts) -> bool:

@@ -17,23 +17,34 @@ if TYPE_CHECKING:
 _BATCH = Pattern(r"\bbatch(?:[_ -]?size)?\s*(?:of|is|to|[=:])?\s*['\"]?(\d{1,6})\b(?!\.\d|/)", re.IGNORECASE)
 _MAX_BATCH = 16_384
 _INFERENCE = Pattern(
-    r"\b(?:predict|evaluate|inference|infer|generate|sample|embed|encode|transform)(?:_\w+)?\(|\.eval\(|\bin eval\b"
-    r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|\binference\b"
-    r"|\bpredictions?\b|\bpredict\.py"
+    r"\b(?:predict|evaluate|inference|infer|generate|embed)(?:_\w+)?\(|\.eval\(|\bin eval\b"
+    r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|(?i:\binferenc(?:e|ing)\b)"
+    r"|\b(?:during|while|when) (?:testing|evaluation|prediction)\b|\bat (?:test|predict|inference) time\b"
+    r"|\bpredictions?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b|\bwhole test set\b"
 )
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
+_KERNEL = Pattern(r"OP_REQUIRES failed at (\w+)\.(?:cc|h):\d")
+_BUILDING = Pattern(
+    r"variables_initializer\(|\brun\(init(?:_op)?\b|\bin (?:add_weight|add_variable|build|_initialize_variables)\b"
+    r"|self\.add\(layer\)|\.add_weight\("
+)
 _EPOCH = Pattern(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
+_FUNCTION = Pattern(r"\[Op:__inference_\w*?_(\d+)\]")
+_LOOP = Pattern(r"\bin (?:a |the )?(?:for )?loop\b")
+_NTH = Pattern(r"\b(\d+)(?:st|nd|rd|th) (?:\w+ )?(?:trial|candidate|model|solution|iteration|fold|epoch|run|episode)\b")
+_WHILE = Pattern(r"\bafter (?:running |training )?(?:for )?(?:a while|some time|several (?:hours|epochs|days))\b")
 _ROUND = Pattern(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
 _NUMBERED = Pattern(r"\b(?:sequential|model|functional|training)_(\d+)/")
 _AFTER_ROUNDS = Pattern(
-    r"\bafter\s+(?:about\s+)?(\d+)(?:/\d+)?\s+(?:trials|folds|runs|models|episodes|iterations|epochs)\b"
+    r"\bafter\s+(?:about\s+|around\s+|some\s+|~\s?)?(\d+)(?:/\d+)?k?\s*"
+    r"(?:trials|folds|runs|models|episodes|iterations|epochs|hours|hrs|days)\b"
 )
 _FREE = Pattern(r"\bfree\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bFree memory:\s*([\d.]+\s?[KMGT]?i?B)")
 _TOTAL = Pattern(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:\s*([\d.]+\s?[KMGT]?i?B)")
 _CREATED = Pattern(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwith\s+(\d+)\s+MB\s+memory")
 _PROCESS = Pattern(r"^\|?\s*\d+\s+(?:N/A\s+N/A\s+)?\d+\s+(?:C|G|C\+G)\s+\S.*?(\d+)\s?MiB\s*\|?\s*$", re.MULTILINE)
 _SETTING = Pattern(
-    r"\bmemory_limit\s*=\s*(\d+)|per_process_gpu_memory_fraction\s*=?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
+    r"\bmemory_limit\s*=\s*(\d+)|(?i:\w*gpu_memory_fraction)\s*[=:]?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
     r"|\b(allow_growth|set_memory_growth|XLA_PYTHON_CLIENT_PREALLOCATE)\b"
 )
 _RETRACING = Pattern(r"triggered tf\.function retracing|\bretracing\b")
@@ -68,14 +79,51 @@ def is_weight(facts: Facts) -> bool:
     if (
         ops.is_optimizer(op)
         or ops.is_initializer(op)
-        or re.search(r"BackpropFilter|[Ee]mbedding\w*/(?:read|Assign)", op)
+        or re.search(r"BackpropFilter(?:V2)?(?:_\d+)?$|[Ee]mbedding\w*/(?:read|Assign)", op)
     ):
         return True
     if len(shape) in (4, 5) and max(shape[:2]) <= 11 and shape[0] == shape[1] and min(shape[-2:]) >= 16:
         return True  # a kernel of a convolution: 3, 3, in, out
-    if len(shape) == 2 and min(shape) >= 32 and max(shape) > _MAX_BATCH:
+    if len(shape) != 2 or min(shape) < 32 or max(shape) <= _MAX_BATCH or facts.face == "numpy-array":
+        return False
+    if op:
         return shape[0] > shape[1] and (ops.is_backward(op) or _makes_weights(op))
-    return False
+    # A vocabulary, or what Flatten gives. A round number of rows is somebody's choice of samples.
+    return max(shape) % 1000 != 0 and not facts.is_giant()
+
+
+def is_built(facts: Facts) -> bool:
+    """Whether it happened while a model was being made, or its variables were."""
+    return _BUILDING.search(facts.words[-12_000:]) is not None
+
+
+def graphs(facts: Facts) -> int:
+    """How many operations the process had made when it made this function: TensorFlow numbers it so."""
+    found = _FUNCTION.findall(facts.words[-20_000:])
+    return max((int(one) for one in found if len(one) < 10), default=0)
+
+
+def is_growing(facts: Facts) -> bool:
+    """Whether it had gone well for a while, by what was said before."""
+    return epochs(facts) >= 1 or rounds(facts) >= 2
+
+
+def own_share(facts: Facts) -> tuple[int, int] | None:
+    """What TensorFlow was given of the card, and what was free, where that is far less: the program limits itself."""
+    started, given = free_at_start(facts), card(facts)
+    return (given, started[0]) if started and given and given < 0.6 * started[0] else None
+
+
+def kernel_is_of(facts: Facts, *files: str) -> bool:
+    """Whether the code that asked for memory is in one of these files of TensorFlow's, as it says."""
+    match = _KERNEL.search(facts.words)
+    return match is not None and any(name in match[1] for name in files)
+
+
+def node_number(facts: Facts) -> int:
+    """The number that TensorFlow gave the operation: 2518 of `sub_2518`, where so many came before it."""
+    match = re.match(r"[A-Za-z]+_(\d{1,7})$", facts.op or "")
+    return int(match[1]) if match else 0
 
 
 def _makes_weights(op: str) -> bool:
@@ -94,8 +142,9 @@ def _makes_weights(op: str) -> bool:
 def is_flattened(facts: Facts) -> bool:
     """Whether the leading axis looks like samples times something, folded into one: 4096 rays × 1024 points."""
     shape = facts.shape or ()
-    is_long = bool(shape) and shape[0] > _MAX_BATCH and shape[0] % 4096 == 0
-    return is_long and not is_weight(facts) and not facts.is_giant()
+    is_long = 0 < len(shape) <= 3 and shape[0] > _MAX_BATCH and shape[0] % 256 == 0
+    is_it = facts.face == "oom-when-allocating"  # others name some buffer
+    return is_long and is_it and not is_weight(facts) and not facts.is_giant()
 
 
 def is_inference(facts: Facts) -> bool:
@@ -115,8 +164,14 @@ def epochs(facts: Facts) -> int:
 def rounds(facts: Facts) -> int:
     """How many trials, folds or iterations of some loop had been gone through."""
     found = {int(one) for one in _ROUND.findall(facts.before[-200_000:] + facts.words) if len(one) < 7}
-    said = [int(one) for one in _AFTER_ROUNDS.findall(facts.before[-20_000:] + facts.words) if len(one) < 7]
+    words = facts.before[-20_000:] + facts.words
+    said = [int(one) for pattern in (_AFTER_ROUNDS, _NTH) for one in pattern.findall(words) if len(one) < 7]
     return max(said or found) if said or len(found) > 1 or (found and max(found) > 2) else 0
+
+
+def is_in_loop(facts: Facts) -> bool:
+    """Whether somebody says that it happens in a loop, or after a while."""
+    return any(pattern.search(facts.words[-12_000:]) for pattern in (_LOOP, _WHILE))
 
 
 def models(facts: Facts) -> int:

@@ -37,10 +37,14 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(5.0, f"the operation is the optimizer's: {op}")
     elif ops.is_initializer(op):
         yield Clue(4.0, f"the operation makes a weight: {op}")
-    elif story.is_weight(facts) and (facts.tensor_bytes or 0) < GIB:
+    elif story.is_weight(facts) and ((facts.tensor_bytes or 0) < GIB or not op):
         yield Clue(3.0, "the tensor has the shape of a kernel")
     elif ops.is_backward(op) and not shape and "MatMul_1" in op:
         yield Clue(4.0, f"the gradient of a kernel was asked for: {op}")
+    elif story.kernel_is_of(facts, "assign_op", "variable_ops", "training_ops"):
+        yield Clue(3.0, "a variable was being made or updated")
+    if story.is_built(facts) and not ops.is_backward(op):
+        yield Clue(3.5, "it failed while the model was being made")
     if "mbedding" in op and ops.is_backward(op):
         yield Clue(2.0, "the gradient of an embedding was asked for")
     if facts.on_card and facts.is_tiny() and facts.face != "dst-tensor-not-initialized":
@@ -52,7 +56,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
             largest = format_bytes(arena.largest_request)
             yield Clue(4.0, f"no request was larger than {largest}: many weights, not one tensor")
     if shape[:1] == (1,) and len(shape) >= 4 and facts.on_card and (facts.tensor_bytes or GIB) < 64 * MIB:
-        yield Clue(2.2, "a batch of 1 fails, at a small tensor")
+        yield Clue(1.0, "a batch of 1 fails, at a small tensor")
     if facts.footprint is not None:
         fixed = facts.footprint.parts.weights + facts.footprint.parts.optimizer
         if fixed > facts.footprint.peak / 2:
