@@ -12,8 +12,8 @@ SOURCE = Path(__file__).resolve().parent.parent.parent / "src" / "fitroom"
 # A part imports `core` and the parts above it, never below.
 ORDER = (
     "errors", "orphans", "units", "patterns", "core", "oom_harmless", "oom_faces", "oom_words", "oom", "versions",
-    "devices", "data", "steps", "remedies", "estimator", "planner", "training", "supervisor", "diagnosers", "leaks", "linter",
-    "slim", "sweeps", "report", "callbacks", "demo", "commands", "__init__", "__main__",
+    "devices", "data", "steps", "remedies", "estimator", "planner", "training", "supervisor", "diagnosers", "leaks",
+    "linter", "slim", "sweeps", "report", "callbacks", "demo", "commands", "__init__", "__main__",
 )  # fmt: skip
 MAY_USE_TENSORFLOW = {
     "devices",
