@@ -77,8 +77,9 @@ def test_what_slices_take_is_what_is_measured_with_them() -> None:
 
 def write(folder: Path) -> str:
     script = folder / "train.py"
+    here = str(Path(__file__).parents[2])
     script.write_text(
-        "import numpy as np\nfrom tests.integration.test_plan import cnn\n"
+        f"import sys\nsys.path.insert(0, {here!r})\nimport numpy as np\nfrom tests.integration.test_plan import cnn\n"
         "cnn().fit(np.zeros((256, 32, 32, 3), np.float32), np.zeros(256), batch_size=256)\n"
     )
     return str(script)

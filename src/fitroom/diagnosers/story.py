@@ -44,7 +44,7 @@ _TOTAL = Pattern(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:
 _CREATED = Pattern(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwith\s+(\d+)\s+MB\s+memory")
 _PROCESS = Pattern(r"^\|?\s*\d+\s+(?:N/A\s+N/A\s+)?\d+\s+(?:C|G|C\+G)\s+\S.*?(\d+)\s?MiB\s*\|?\s*$", re.MULTILINE)
 _SETTING = Pattern(
-    r"\bmemory_limit\s*=\s*(\d+)|(?i:\w*gpu_memory_fraction)\s*[=:]?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
+    r"\bmemory_limit\s*=\s*(\d+)|(?i:\w{0,30}gpu_memory_fraction)\s*[=:]?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
     r"|\b(allow_growth|set_memory_growth|XLA_PYTHON_CLIENT_PREALLOCATE)\b"
 )
 _RETRACING = Pattern(r"triggered tf\.function retracing|\bretracing\b")

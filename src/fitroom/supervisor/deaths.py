@@ -31,7 +31,7 @@ def of_memory(
         for face in oom.FACES:
             last_words = said[-_WHY.get(face.code, 0) :] if face.code in _WHY else ""
             if match := face.pattern.search(last_words):
-                return oom.from_text(last_words[match.start() :])
+                return oom.from_text(last_words[last_words.rfind("\n", 0, match.start()) + 1 :])
         if ran_out is not None and ran_out <= _SHORTLY:
             # Some operations do not look whether they got memory.
             words = f"exit code {code}, {ran_out:.1f} s after the allocator had run out of memory"
