@@ -15,10 +15,12 @@ from fitroom.core import (
     Event,
     Evidence,
     Finding,
+    Fitting,
     Fix,
     Footprint,
     LayerBytes,
     Parts,
+    Place,
     Plan,
     Record,
     Remedy,
@@ -65,6 +67,16 @@ plans = st.builds(
     footprint=st.none() | footprints,
     budget=st.none() | budgets,
     reason=words,
+    largest_batch=st.none() | counts,
+    is_placed=st.booleans(),
+)
+places = st.builds(Place, name=words, bytes=counts, peak=counts, fits=st.booleans(), largest_batch=counts, note=words)
+fittings = st.builds(
+    Fitting,
+    where=words,
+    footprint=footprints,
+    budget=st.none() | places,
+    gpus=st.lists(places, max_size=3).map(tuple),
 )
 events = st.builds(Event, kind=words, time=st.floats(0, 1e11), data=st.dictionaries(words, scalars, max_size=3))
 records = st.builds(Record, events=st.lists(events, max_size=4).map(tuple), torn=st.integers(0, 9))
@@ -109,4 +121,5 @@ NOUNS: dict[type[Noun], st.SearchStrategy[Any]] = {
     Record: records,
     Diagnosis: diagnoses,
     Finding: findings,
+    Fitting: fittings,
 }

@@ -36,7 +36,8 @@ def _reason(best: Plan, options: Sequence[Plan]) -> str:
     plain = options[0]
     assert best.footprint is not None and plain.footprint is not None and best.budget is not None
     there = f"{format_bytes(best.budget.bytes)} are there"
-    needs = f"plain training needs up to {format_bytes(plain.footprint.worst)}, {there}"
+    pieces = "" if plain.is_placed else ", in pieces that are too small"
+    needs = f"plain training needs up to {format_bytes(plain.footprint.worst)}, {there}{pieces}"
     if not best.fits:
         least = format_bytes(best.footprint.worst)
         return f"Nothing fits: {needs}; the smallest need is {least}, with {best}."

@@ -169,7 +169,7 @@ def test_an_exception_is_diagnosed_by_its_class_too() -> None:
 
 def test_neither_exception_nor_text_is_refused() -> None:
     with pytest.raises(fitroom.FitroomError, match="Received: int"):
-        fitroom.diagnose(3)  # type: ignore[arg-type]
+        fitroom.diagnose(3)  # type: ignore[arg-type] # a mistake on purpose
 
 
 def test_a_diagnosis_reads_well() -> None:

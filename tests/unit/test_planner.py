@@ -44,6 +44,13 @@ def test_of_equally_quick_ones_the_simpler_is_taken() -> None:
     assert str(found) == "micro_batch"
 
 
+def test_memory_in_pieces_is_not_taken_for_enough() -> None:
+    plain = dataclasses.replace(option(90), is_placed=False)
+    found = choose([plain, option(80, 1.3, "recompute")], BUDGET)
+    assert str(found) == "recompute"
+    assert "in pieces that are too small" in found.reason
+
+
 def test_where_nothing_fits_the_smallest_is_named() -> None:
     found = choose([option(300), option(150, 1.3, "recompute"), option(200, 1.1, "micro_batch")], BUDGET)
     assert not found.fits

@@ -26,13 +26,7 @@ class Plan:
         """Add the arguments."""
         parser.usage = "fitroom plan [OPTIONS] [-m] SCRIPT [ARGUMENTS …]"
         parser.add_argument("--budget", metavar="SIZE", help="memory that it is to fit, such as 8GiB; what there is")
-        parser.add_argument(
-            "--allow",
-            metavar="REMEDY",
-            action="append",
-            default=[],
-            help="a remedy that may change the math: micro_batch",
-        )
+        scripts.configure_allow(parser)
         asking.configure(parser)
         scripts.configure(parser)
 
@@ -57,14 +51,11 @@ class Plan:
 
 def _question(arguments: argparse.Namespace) -> Question:
     from fitroom import devices
-    from fitroom.remedies import read_allowed
     from fitroom.supervisor.asking import Question
 
-    allow = tuple(name.strip() for names in arguments.allow for name in names.split(","))
-    read_allowed(allow)
     return Question(
         batch_size=arguments.batch_size,
         all=arguments.all,
         plan_for=devices.budget(arguments.budget).to_json(),
-        allow=allow,
+        allow=scripts.allowed(arguments),
     )

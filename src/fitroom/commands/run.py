@@ -30,13 +30,7 @@ class Run:
         """Add the arguments."""
         parser.usage = "fitroom run [OPTIONS] [-m] SCRIPT [ARGUMENTS …]"
         parser.add_argument("--budget", metavar="SIZE", help="how much memory may be used, such as 8GiB")
-        parser.add_argument(
-            "--allow",
-            metavar="REMEDY",
-            action="append",
-            default=[],
-            help="a remedy that may change the math: micro_batch",
-        )
+        scripts.configure_allow(parser)
         parser.add_argument(
             "--plan", metavar="PLAN", help="what to do from the start, such as micro_batch=4 or recompute"
         )
@@ -84,11 +78,9 @@ def _say(text: str) -> None:
 def _job(arguments: argparse.Namespace) -> Job:
     """What was asked for, checked before anything starts."""
     from fitroom.errors import UsageError
-    from fitroom.remedies import read_allowed, read_plan
+    from fitroom.remedies import read_plan
     from fitroom.supervisor.job import Job
 
-    allow = tuple(name.strip() for names in arguments.allow for name in names.split(","))
-    read_allowed(allow)
     read_plan(arguments.plan)
     if not arguments.script and not arguments.resume:
         raise UsageError("fitroom run needs a script", hint="fitroom run train.py, with the path of your script")
@@ -99,7 +91,7 @@ def _job(arguments: argparse.Namespace) -> Job:
         arguments=scripts.verbatim(arguments.script or "", arguments.arguments),
         is_module=arguments.is_module,
         budget=arguments.budget,
-        allow=allow,
+        allow=scripts.allowed(arguments),
         plan=arguments.plan,
         record=arguments.record,
         resume=arguments.resume,

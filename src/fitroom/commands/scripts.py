@@ -13,6 +13,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER, help="the script's own arguments")
 
 
+def configure_allow(parser: argparse.ArgumentParser) -> None:
+    """Add what may change the math."""
+    parser.add_argument(
+        "--allow", metavar="REMEDY", action="append", default=[], help="a remedy that may change the math: micro_batch"
+    )
+
+
+def allowed(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The remedies that were allowed.
+
+    Raises:
+        UsageError: if one is not a remedy's name.
+    """
+    from fitroom.remedies import read_allowed
+
+    names = tuple(name.strip() for names in arguments.allow for name in names.split(","))
+    read_allowed(names)
+    return names
+
+
 def verbatim(script: str, parsed: list[str]) -> tuple[str, ...]:
     """The script's arguments as they were typed: argparse drops a ``--`` that begins them."""
     count = len(parsed) + 2

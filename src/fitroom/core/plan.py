@@ -22,6 +22,7 @@ class Plan(Noun):
         reason: why these remedies, in words.
         largest_batch: the largest batch that would fit the budget with them; None where that is not known.
         alternatives: what else was weighed, best first.
+        is_placed: False where the allocator finds no place for a request, though the sum would fit.
     """
 
     remedies: tuple[Remedy, ...] = ()
@@ -30,6 +31,7 @@ class Plan(Noun):
     reason: str = ""
     largest_batch: int | None = None
     alternatives: tuple[Plan, ...] = ()
+    is_placed: bool = True
 
     @property
     def exact(self) -> bool:
@@ -46,7 +48,7 @@ class Plan(Noun):
         """Whether the worst case of the footprint is within the budget; None where either is not known."""
         if self.footprint is None or self.budget is None:
             return None
-        return self.footprint.worst <= self.budget.bytes
+        return self.is_placed and self.footprint.worst <= self.budget.bytes
 
     def setting(self, name: str) -> int | str | None:
         """The setting of the remedy called `name`; None where it is not in the plan."""

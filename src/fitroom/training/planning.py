@@ -95,7 +95,10 @@ def _option(source: Estimate, room: Budget, remedies: tuple[Remedy, ...]) -> Pla
     slices = Plan(remedies).setting(micro_batch.NAME)
     sliced = isinstance(slices, int)
     footprint = source.sliced(slices if isinstance(slices, int) else 1)
-    return Plan(remedies, footprint, room, largest_batch=None if sliced else source.max_batch(room))
+    if sliced:
+        return Plan(remedies, footprint, room)
+    is_placed = footprint.worst > room.bytes or source.fits(room)
+    return Plan(remedies, footprint, room, largest_batch=source.max_batch(room), is_placed=is_placed)
 
 
 def _in_slices(source: Estimate, slices: int, *, exact: bool) -> Remedy:

@@ -139,7 +139,7 @@ class _Trainings:
                 return plain_run(strategy, fn, args, kwargs, options)
             return self._step(fn, tuple(args), dict(kwargs or {}))
 
-        GuardedFunction.__call__ = guarded  # type: ignore[method-assign, assignment] # for good
+        GuardedFunction.__call__ = guarded  # type: ignore[method-assign, assignment] # until the process ends
         tf.distribute.Strategy.run = run
 
     def _step(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
