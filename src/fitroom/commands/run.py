@@ -81,6 +81,7 @@ def _job(arguments: argparse.Namespace) -> Job:
     from fitroom.remedies import read_plan
     from fitroom.supervisor.job import Job
 
+    allow = scripts.allowed(arguments)
     read_plan(arguments.plan)
     if not arguments.script and not arguments.resume:
         raise UsageError("fitroom run needs a script", hint="fitroom run train.py, with the path of your script")
@@ -91,7 +92,7 @@ def _job(arguments: argparse.Namespace) -> Job:
         arguments=scripts.verbatim(arguments.script or "", arguments.arguments),
         is_module=arguments.is_module,
         budget=arguments.budget,
-        allow=scripts.allowed(arguments),
+        allow=allow,
         plan=arguments.plan,
         record=arguments.record,
         resume=arguments.resume,
