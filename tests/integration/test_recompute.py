@@ -25,9 +25,9 @@ from tests.guard_cases import changed, compiled, furthest, state
 from tests.recompute_cases import BATCH, IMAGES, LABELS, MODELS, make, random_model
 
 GRAPHS = 8  # in `make test`; two hundred in `make chaos`
-# The same operations after Grappler, and yet: TensorFlow adds up several gradients in the order of what is free: two
-# trainings of one kind need not agree either.
-LAST_BIT = (105, 170)
+# Grappler sorts the sums of these graphs such that TensorFlow adds up in the order of what happens to be free: on several
+# threads two plain trainings do not agree either (seven of eight did, and six of eight). They are compared without that pass.
+OPEN_SUMS = (105, 170)
 
 
 def train(model: Any, plan: str | None, x: Any, y: Any, **options: Any) -> dict[str, Any]:
@@ -134,12 +134,12 @@ def check_random_graph(seed: int) -> bool:
             model.train_on_batch(IMAGES[:5, :6, :6], LABELS[:5])
         return state(model), model
 
-    (plain, _), (again, model) = run(None), run("recompute")
-    if seed in LAST_BIT:
-        both = zip(plain.values(), again.values(), strict=True)  # Keras counts names: they are others
-        assert max(float(abs(one - other).max()) for one, other in both if one.size) < 1e-5
-    else:
-        assert changed(plain, again) == [], seed
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": seed not in OPEN_SUMS})
+    try:
+        (plain, _), (again, model) = run(None), run("recompute")
+    finally:
+        tf.config.optimizer.set_experimental_options({"arithmetic_optimization": True})
+    assert changed(plain, again) == [], seed
     return any(event.kind == "rung" for event in events(model))
 
 
