@@ -45,4 +45,4 @@ lock: $(READY) ## Resolve requirements.lock anew (when pyproject.toml changed)
 		--extra tf-cpu --extra data --extra dev pyproject.toml requirements-build.in -o requirements.lock
 
 clean: ## Remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results

@@ -133,7 +133,7 @@ def recompute_time(name: str, side: str, batch: str, xla: str) -> dict[str, Any]
     return {"ratios": ratios}
 
 
-def _sample(model: Any) -> tuple[Any, Any]:
+def sample_of(model: Any) -> tuple[Any, Any]:
     """A sample of a setting's inputs and targets."""
     import numpy as np
 
@@ -143,44 +143,21 @@ def _sample(model: Any) -> tuple[Any, Any]:
     return x, samples.of_targets(model, model(samples.batch(x, 1)))
 
 
-def _fit(model: Any, sample: Any, batches: list[int], callbacks: tuple[Any, ...] = ()) -> None:
+def fit(model: Any, sample: Any, batches: list[int], callbacks: tuple[Any, ...] = ()) -> None:
     from fitroom.estimator import samples
 
     data = samples.dataset(sample, lambda: iter(batches))
     model.fit(data, verbose=0, steps_per_epoch=len(batches), callbacks=list(callbacks))
 
 
-def real_peak(name: str, batch: str) -> dict[str, Any]:
-    """The peak of four steps; or that they do not run in the limit."""
-    import tensorflow as tf
+def estimated(name: str, questions: str, room: str) -> dict[str, Any]:
+    """What we and others say of a setting, and how long a first step and our estimate take.
 
-    from bench.zoo import SETTINGS
-
-    try:
-        model = SETTINGS[name].build()
-        sample = _sample(model)
-        pocket.reset_peak()
-        _fit(model, sample, [int(batch)] * 4)
-    except tf.errors.ResourceExhaustedError:
-        return {"runs": False}
-    return {"runs": True, "peak": pocket.use().peak}
-
-
-_SHARES = range(70, 140)
-
-
-def _fits(found: Any) -> list[bool]:
-    return [found.fits(int(found.peak * share / 100)) for share in _SHARES]
-
-
-def fits(found: dict[str, Any], size: int, budget: int) -> bool:
-    """What `estimated` says of a budget."""
-    share = int(100 * budget / found["peak"][str(size)])
-    return share >= _SHARES[-1] or (share >= _SHARES[0] and bool(found["fits"][str(size)][share - _SHARES[0]]))
-
-
-def estimated(name: str, *sizes: str) -> dict[str, Any]:
-    """What we and others say of a setting at these sizes, and how long a first step and our estimate take."""
+    Args:
+        name: the setting.
+        questions: as JSON, the sizes to be estimated, each with budgets that it may fit.
+        room: a budget in MiB, whose largest batch is asked for.
+    """
     import tensorflow as tf
 
     import fitroom
@@ -193,47 +170,39 @@ def estimated(name: str, *sizes: str) -> dict[str, Any]:
     subprocess.run([sys.executable, "-c", "import keras"], capture_output=True, check=True)
     started = time.perf_counter() - start  # how long a process takes to start
     model = SETTINGS[name].build()
-    sample = _sample(model)
-    batches = [int(size) for size in sizes]
+    sample = sample_of(model)
+    budgets = {int(size): tried for size, tried in json.loads(questions).items()}
     start = time.perf_counter()
-    found = fitroom.estimate(model, batches[0], x=None if getattr(model, "inputs", None) else sample[0])
+    found = fitroom.estimate(model, min(budgets), x=None if getattr(model, "inputs", None) else sample[0])
     seconds = time.perf_counter() - start - started
+    start = time.perf_counter()
+    for size in range(1, 101):
+        found.at(3 * size)
+    hundred = time.perf_counter() - start
     peaks, times = [], []
     for batch in (2, 4):
         pocket.reset_peak()
         start = time.perf_counter()
-        _fit(model, sample, [batch])
+        fit(model, sample, [batch])
         times.append(time.perf_counter() - start)
         peaks.append(pocket.use().peak)
     traced = tracing.trace(model, *sample)
     replay = Replay(traced["prelude"], traced["training"])
-    middle = sorted(batches)[len(batches) // 2]
+    middle = sorted(budgets)[len(budgets) // 2]
     with tf.device("CPU:0"):
         grappler = {middle: others.grappler(model, sample, middle)}
     return {
         "seconds": seconds,
         "first_step": times[0],
-        "peak": {batch: found.at(batch).peak for batch in batches},
-        # For limits in steps of a hundredth of the peak: the budgets are drawn when the real peak is known.
-        "fits": {
-            batch: [found.at(batch).fits(int(found.at(batch).peak * share / 100)) for share in _SHARES]
-            for batch in batches
-        },
-        "traced": {batch: replay.peak(batch) for batch in batches},
-        "two_points": {batch: peaks[0] + (peaks[1] - peaks[0]) * (batch - 2) / 2 for batch in batches},
-        "outputs": {batch: others.outputs(model, batch) for batch in batches},
-        "grappler": {batch: grappler.get(batch) for batch in batches},
+        "hundred": hundred,
+        "peak": {batch: found.at(batch).peak for batch in budgets},
+        "fits": {batch: [found.at(batch).fits(one) for one in tried] for batch, tried in budgets.items()},
+        "largest": found.max_batch(f"{room}MiB"),
+        "traced": {batch: replay.peak(batch) for batch in budgets},
+        "two_points": {batch: peaks[0] + (peaks[1] - peaks[0]) * (batch - 2) / 2 for batch in budgets},
+        "outputs": {batch: others.outputs(model, batch) for batch in budgets},
+        "grappler": {batch: grappler.get(batch) for batch in budgets},
     }
-
-
-def largest(name: str, budget: str) -> dict[str, Any]:
-    """The largest batch that we say fits a budget."""
-    import fitroom
-    from bench.zoo import SETTINGS
-
-    model = SETTINGS[name].build()
-    x = None if getattr(model, "inputs", None) else _sample(model)[0]
-    return {"batch": fitroom.estimate(model, 32, x=x).max_batch(budget)}
 
 
 def on_card(name: str, card: str) -> dict[str, Any]:
@@ -247,5 +216,5 @@ def on_card(name: str, card: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    measurements = (peak, rescue, recompute_peak, recompute_time, real_peak, estimated, largest, on_card)
+    measurements = (peak, rescue, recompute_peak, recompute_time, estimated, on_card)
     print(json.dumps({one.__name__: one for one in measurements}[sys.argv[1]](*sys.argv[2:])))

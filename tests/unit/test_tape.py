@@ -66,9 +66,9 @@ def test_what_has_no_name_is_matched_by_its_rank() -> None:
 def test_the_size_s_own_recording_is_taken() -> None:
     small, large = scaled(step(2), 2, step(4), 4), scaled(step(4), 4, step(8, temp=True), 8)
     both = Replay(fixed([]), [Recorded(4, [small]), Recorded(8, [large])])
-    assert both.usual(3)[0] is small
-    assert both.usual(5)[0] is large
-    assert both.usual(1000)[0] is large
+    assert both.highest(3)[0] is small
+    assert both.highest(5)[0] is large
+    assert both.highest(1000)[0] is large
 
 
 def test_the_allocator_takes_no_less_than_the_tensors() -> None:

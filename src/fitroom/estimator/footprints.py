@@ -174,7 +174,7 @@ class Footprints:
     def _footprint(self, kind: Kind, batch: int) -> Footprint:
         replay = self.replays[kind]
         tensors, slack = replay.tensors(batch), replay.slack(batch)
-        tape, until = replay.usual(batch)
+        tape, until = replay.highest(batch)
         live = np.where(tape.live(until), tape.sizes(batch), 0)
         parts = Counter({"slack": slack, "accumulators": self.resident.accumulators})
         parts["weights"] = sum(size for _, size in self.resident.weights)

@@ -2,7 +2,8 @@
 
 Two things are told apart. What the tensors take is arithmetic. What the allocator adds to it, because chunks are handed
 out whole and regions do not merge, depends on everything that went before, so that it differs from run to run; the
-recorded steps, one after the other in a fresh arena, give its usual size.
+recorded steps, one after the other in a fresh arena, give its usual size. Threads take turns as they like, and so one
+step's peak is not the next one's: of several recordings the highest counts, since a training has many steps.
 """
 
 from __future__ import annotations
@@ -21,22 +22,18 @@ _STEPS = 2  # recordings that run one after the other
 _ROUNDS = 3  # how often: it takes some steps until the arena is as untidy as it will be
 
 
-class _Usual(NamedTuple):
-    """What is usual at one size.
+class _Peak(NamedTuple):
+    """The peak at one size.
 
     Attributes:
-        tapes: the recordings that tell of it, the one with the lowest peak first.
-        place: the move after which the middle one of them is at its peak.
+        tapes: the recordings that tell of it, the one with the highest peak first.
+        place: the move after which that one is at its peak.
         tensors: bytes in tensors then.
     """
 
     tapes: list[Tape]
     place: int
     tensors: int
-
-    @property
-    def tape(self) -> Tape:
-        return self.tapes[len(self.tapes) // 2]
 
 
 class Replay:
@@ -51,7 +48,7 @@ class Replay:
         self.prelude = prelude
         self._before = prelude.large(1, _LARGE)  # it does not depend on the batch
         self.recorded = recorded
-        self._usual: dict[int, _Usual] = {}
+        self._peaks: dict[int, _Peak] = {}
         self._slack: dict[int, int] = {}
 
     def without(self, role: str) -> Replay:
@@ -59,13 +56,13 @@ class Replay:
         recorded = [Recorded(one.batch, [tape.without(role) for tape in one.tapes]) for one in self.recorded]
         return Replay(self.prelude, recorded)
 
-    def usual(self, batch: int) -> tuple[Tape, int]:
-        """The recording whose peak is the middle one at this size, and the move after which it is there."""
+    def highest(self, batch: int) -> tuple[Tape, int]:
+        """The recording whose peak is the highest at this size, and the move after which it is there."""
         found = self._at(batch)
-        return found.tape, found.place
+        return found.tapes[0], found.place
 
     def tensors(self, batch: int) -> int:
-        """Bytes in tensors at the peak, usually."""
+        """Bytes in tensors at the peak."""
         return self._at(batch).tensors
 
     def slack(self, batch: int) -> int:
@@ -78,14 +75,14 @@ class Replay:
         """Bytes in use at the peak, as the allocator counts them."""
         return self.tensors(batch) + self.slack(batch)
 
-    def _at(self, batch: int) -> _Usual:
-        if batch not in self._usual:
+    def _at(self, batch: int) -> _Peak:
+        if batch not in self._peaks:
             recorded = next((one for one in self.recorded if one.batch >= batch), self.recorded[-1])
-            uses = sorted(((tape.in_use(batch), tape) for tape in recorded.tapes), key=lambda both: int(both[0].max()))
-            use = uses[len(uses) // 2][0]
+            uses = sorted(((tape.in_use(batch), tape) for tape in recorded.tapes), key=lambda both: -int(both[0].max()))
+            use = uses[0][0]
             place = int(use.argmax())
-            self._usual[batch] = _Usual([tape for _, tape in uses], place, int(use[place]))
-        return self._usual[batch]
+            self._peaks[batch] = _Peak([tape for _, tape in uses], place, int(use[place]))
+        return self._peaks[batch]
 
     def runs_in(self, limit: int, batch: int) -> bool:
         """Whether steps of this size run in an arena of `limit` bytes that grows as they need it."""
@@ -101,8 +98,8 @@ class Replay:
         """What steps take, one after the other from an empty arena on, beside their tensors."""
         arena = Arena()
         self._run(batch, arena)
-        usual = self._at(batch).tape
-        return max(arena.peak - usual.base - _highest(usual.large(batch, _LARGE)), 0)
+        highest = self._at(batch).tapes[0]
+        return max(arena.peak - highest.base - _highest(highest.large(batch, _LARGE)), 0)
 
     def _run(self, batch: int, arena: Arena) -> None:
         """Have an empty arena go through some steps.
@@ -110,13 +107,13 @@ class Replay:
         Raises:
             ArenaFull: if a request does not fit.
         """
-        usual = self._at(batch)
-        steps = usual.tapes[: -_STEPS - 1 : -1]  # the highest first: it is what regions are taken for
+        tapes = self._at(batch).tapes
+        steps = tapes[:_STEPS]  # the highest first: it is what regions are taken for
         moves = {id(tape): tape.large(batch, _LARGE) for tape in steps}
         held: dict[int, list[Chunk]] = defaultdict(list)
         for place, size in _play(arena, self._before, held).values():
             held[size].append(place)
-        for size in _pieces(min(tape.base for tape in usual.tapes) - arena.in_use):
+        for size in _pieces(min(tape.base for tape in tapes) - arena.in_use):
             arena.take(size)
         arena.peak = arena.in_use
         for tape in steps * _ROUNDS:
