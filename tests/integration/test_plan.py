@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import keras
 import pytest
@@ -14,23 +13,14 @@ from fitroom.core import Plan
 from fitroom.devices import pocket
 from fitroom.errors import UsageError
 from tests.conftest import Run
-
-
-def cnn(*, normed: bool = False) -> Any:
-    blocks: list[Any] = []
-    for _ in range(14 if normed else 5):
-        blocks += [kl.Conv2D(24, 3, padding="same"), *([kl.BatchNormalization()] if normed else []), kl.ReLU()]
-    model = keras.Sequential([keras.Input((32, 32, 3)), *blocks, kl.GlobalAveragePooling2D(), kl.Dense(10)])
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model
-
+from tests.plan_cases import cnn
 
 RUNS = """
 import sys
 import numpy as np
 import fitroom
 from fitroom.training.guarding import events
-from tests.integration.test_plan import cnn
+from tests.plan_cases import cnn
 model = fitroom.guard(cnn(normed=sys.argv[2] == "True"), plan=sys.argv[1])
 model.fit(np.zeros((512, 32, 32, 3), np.float32), np.zeros(512), batch_size=256, verbose=0)
 print(sum(event.kind == "oom" for event in events(model)))
@@ -79,7 +69,7 @@ def write(folder: Path) -> str:
     script = folder / "train.py"
     here = str(Path(__file__).parents[2])
     script.write_text(
-        f"import sys\nsys.path.insert(0, {here!r})\nimport numpy as np\nfrom tests.integration.test_plan import cnn\n"
+        f"import sys\nsys.path.insert(0, {here!r})\nimport numpy as np\nfrom tests.plan_cases import cnn\n"
         "cnn().fit(np.zeros((256, 32, 32, 3), np.float32), np.zeros(256), batch_size=256)\n"
     )
     return str(script)

@@ -25,8 +25,9 @@ from tests.guard_cases import changed, compiled, furthest, state
 from tests.recompute_cases import BATCH, IMAGES, LABELS, MODELS, make, random_model
 
 GRAPHS = 8  # in `make test`; two hundred in `make chaos`
-# Grappler sorts the sums of these graphs such that TensorFlow adds up in the order of what happens to be free: on several
-# threads two plain trainings do not agree either (seven of eight did, and six of eight). They are compared without that pass.
+# Grappler sorts the sums of these graphs such that TensorFlow adds up in the order of what happens to be free: on
+# several threads two plain trainings do not agree either (seven of eight did, and six of eight). They are compared
+# without that pass.
 OPEN_SUMS = (105, 170)
 
 

@@ -32,7 +32,7 @@ class Run:
         parser.add_argument("--budget", metavar="SIZE", help="how much memory may be used, such as 8GiB")
         scripts.configure_allow(parser)
         parser.add_argument(
-            "--plan", metavar="PLAN", help="what to do from the start, such as micro_batch=4 or recompute"
+            "--plan", metavar="PLAN", help="what to do from the start, such as micro_batch=4, recompute"
         )
         parser.add_argument("--record", metavar="DIR", help="the folder for the record; .fitroom/SCRIPT-N without it")
         parser.add_argument(
@@ -78,11 +78,11 @@ def _say(text: str) -> None:
 def _job(arguments: argparse.Namespace) -> Job:
     """What was asked for, checked before anything starts."""
     from fitroom.errors import UsageError
-    from fitroom.remedies import read_plan
+    from fitroom.remedies import check_allowed, read_plan
     from fitroom.supervisor.job import Job
 
     allow = scripts.allowed(arguments)
-    read_plan(arguments.plan)
+    check_allowed(read_plan(arguments.plan), frozenset(allow))
     if not arguments.script and not arguments.resume:
         raise UsageError("fitroom run needs a script", hint="fitroom run train.py, with the path of your script")
     if arguments.script and not arguments.is_module:

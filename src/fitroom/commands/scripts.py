@@ -16,7 +16,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def configure_allow(parser: argparse.ArgumentParser) -> None:
     """Add what may change the math."""
     parser.add_argument(
-        "--allow", metavar="REMEDY", action="append", default=[], help="a remedy that may change the math: micro_batch"
+        "--allow",
+        metavar="REMEDY",
+        action="append",
+        default=[],
+        help="a remedy that may change the math: micro_batch, mixed_precision or lean_optimizer",
     )
 
 

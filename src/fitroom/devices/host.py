@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -121,3 +122,13 @@ def system() -> str:
     name = os.uname()
     wsl = " (WSL)" if "microsoft" in name.release.lower() else ""
     return f"{name.sysname} {name.release} {name.machine}{wsl}"
+
+
+def trim() -> None:
+    """Have C's allocator give back what it keeps of freed memory, where it can (glibc)."""
+    import ctypes
+    import gc
+
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

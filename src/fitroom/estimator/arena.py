@@ -39,17 +39,18 @@ class Arena:
 
     Args:
         limit: how many bytes there are; None for as many as are asked for.
+        in_one_region: whether all of them are there from the start, as on a GPU without growth.
 
     Attributes:
         in_use: bytes in chunks that are taken.
         peak: the most that was ever in use.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, *, in_one_region: bool = False) -> None:
         self.limit = limit
         self.in_use = 0
         self.peak = 0
-        self._next_region = _FIRST_REGION
+        self._next_region = limit if in_one_region and limit is not None else _FIRST_REGION
         self._regions = 0  # bytes in all of them
         self._end = 0
         self._free: list[int] = []  # each free chunk's size and place in one number, smallest first

@@ -41,7 +41,7 @@ class StepMeasurement(Measurement):
         self._trained = trained
         self._others = list(others)
 
-    def run(self, plan: Plan) -> dict[str, Any]:
+    def run(self, plan: Plan, *, trains_only: bool = True) -> dict[str, Any]:
         """What was recorded, and what the step trains."""
         training = self._planned(plan)
         found = self._trained()

@@ -38,7 +38,9 @@ def _measured(task: dict[str, Any]) -> dict[str, Any]:
     from fitroom.estimator import keras_seams, profiler_seams, samples, shipping
     from fitroom.estimator.measurement import Measurement
     from fitroom.estimator.tape import fixed
+    from fitroom.remedies import turns
     from fitroom.steps.keras_seams import uses_keras_own_step
+    from fitroom.steps.turning import turn
 
     threads = task["threads"]
     tf.config.threading.set_inter_op_parallelism_threads(threads["inter"])
@@ -46,6 +48,7 @@ def _measured(task: dict[str, Any]) -> dict[str, Any]:
     packed = shipping.opened(task["model"])
     with profiler_seams.recording() as begun:
         model = shipping.unpack(packed)
+        turn(model, **turns(task["plan"]))
         x = task["x"] if task["x"] is not None else samples.of_inputs(model)
         if not model.built:
             with contextlib.suppress(NotImplementedError):  # a GAN need not have a call of its own
@@ -59,4 +62,4 @@ def _measured(task: dict[str, Any]) -> dict[str, Any]:
         y = samples.of_targets(model, model(samples.batch(x, 1)))
     shipping.check(model, packed)
     measurement = Measurement(model, x, y, task["batch"])
-    return {"prelude": fixed(begun.events), **measurement.run(task["plan"])}
+    return {"prelude": fixed(begun.events), **measurement.run(task["plan"], trains_only=task["trains_only"])}

@@ -22,7 +22,8 @@ from fitroom.estimator.replay import Replay
 from fitroom.estimator.shipping import CannotBeRebuilt, pack
 from fitroom.estimator.tape import resident
 from fitroom.estimator.tracing import trace
-from fitroom.remedies import read_plan, recompute
+from fitroom.remedies import read_plan, recompute, turns
+from fitroom.steps.turning import turn
 from fitroom.units import parse_bytes
 
 _BANDS = {"measured": 0.08, "compiled": 0.15, "traced": 0.35}
@@ -90,6 +91,15 @@ class Estimate(Footprint):
         """What `predict` needs at this batch size."""
         return self._of_kind("prediction")
 
+    def has(self, kind: Kind) -> bool:
+        """Whether there are steps of this kind: not every model that trains can be evaluated."""
+        return kind in self._source.replays
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiles the steps."""
+        return self._source.is_compiled
+
     def with_note(self, note: str) -> Estimate:
         """The same, with something more to be said of it."""
         source = dataclasses.replace(self._source, notes=(*self._source.notes, note), _found={})
@@ -136,6 +146,15 @@ def estimate(
     return _estimated(model, batch_size, x, y, read_plan(plan), _traced)
 
 
+def estimate_training(model: Any, batch_size: int, x: Any, y: Any, plan: Plan) -> Estimate:
+    """The same of training alone, in less time: evaluation and prediction are not measured.
+
+    Raises:
+        UsageError: as for `estimate`.
+    """
+    return _estimated(model, batch_size, x, y, plan, _traced, trains_only=True)
+
+
 def estimate_here(model: Any, batch_size: int, x: Any, y: Any, plan: Plan) -> Estimate:
     """The same in a process that is not needed any more: a model that cannot be built again is measured in this one.
 
@@ -154,7 +173,9 @@ def estimate_step(measurement: Measurement, batch_size: int, plan: Plan) -> Esti
 _Otherwise = Callable[[Any, Any, Any, int, Plan, FitroomError], tuple[dict[str, Any], Literal["traced", "measured"]]]
 
 
-def _estimated(model: Any, batch_size: int, x: Any, y: Any, plan: Plan, otherwise: _Otherwise) -> Estimate:
+def _estimated(
+    model: Any, batch_size: int, x: Any, y: Any, plan: Plan, otherwise: _Otherwise, *, trains_only: bool = False
+) -> Estimate:
     size = _size(batch_size)
     _check(model, x)
     inputs = getattr(model, "inputs", None) or []
@@ -168,7 +189,7 @@ def _estimated(model: Any, batch_size: int, x: Any, y: Any, plan: Plan, otherwis
         notes.append("The step runs eagerly, and does not tell gradients from activations.")
     how: Literal["traced", "measured"] = "measured"
     try:
-        answer = measure(pack(model), sample, target, size, plan)
+        answer = measure(pack(model), sample, target, size, plan, trains_only=trains_only)
     except (CannotBeRebuilt, CannotBeMeasured) as error:
         answer, how = otherwise(model, sample, target, size, plan, error)
         notes += [f"Traced, not measured. {error}"] if how == "traced" else []
@@ -184,6 +205,7 @@ def _here(
         UsageError: if they do not run on the data.
     """
     sample = x if x is not None else samples.of_inputs(model)
+    turn(model, **turns(plan))
     try:
         if not model.built:
             with contextlib.suppress(NotImplementedError):  # a GAN need not have a call of its own
@@ -253,6 +275,7 @@ def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "meas
         plan=str(plan),
         notes=tuple(notes),
         seconds=tuple(answer["seconds"]),
+        is_compiled=bool(answer["compiled"]),
     )
 
 

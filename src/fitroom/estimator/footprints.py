@@ -94,6 +94,7 @@ class Footprints:
         plan, notes: as a Footprint has them.
         missing: why there is nothing recorded of a kind.
         seconds: of recorded training steps, with their sizes.
+        is_compiled: whether XLA compiles the steps.
         is_one_region: whether the allocator has all its memory in one piece, as on a GPU without growth.
     """
 
@@ -106,6 +107,7 @@ class Footprints:
     notes: tuple[str, ...] = ()
     missing: dict[Kind, str] = field(default_factory=dict)
     seconds: tuple[tuple[int, float], ...] = ()
+    is_compiled: bool = False
     is_one_region: bool = False
     _found: dict[tuple[Kind, int], Footprint] = field(default_factory=dict)
     _sorts: dict[tuple[int, str], tuple[list[str], npt.NDArray[np.int64]]] = field(default_factory=dict)
@@ -130,7 +132,7 @@ class Footprints:
         """Whether the worst case is within `room`, and the allocator finds a place there for every request."""
         replay = self.replays[kind]
         is_within = round(replay.peak(batch) * (1 + self.band)) <= room
-        return is_within and (self.is_one_region or replay.runs_in(room, batch))
+        return is_within and replay.runs_in(room, batch, in_one_region=self.is_one_region)
 
     def sliced(self, batch: int, slices: int) -> Footprint:
         """A training step at this batch size in so many slices: a slice's peak, accumulators, and the whole batch."""

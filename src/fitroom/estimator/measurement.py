@@ -28,6 +28,7 @@ _ALWAYS = 32
 _TIMES = 4  # how often the largest size is recorded: threads do things in another order each time
 _JUMP = 0.15  # so far from what smaller sizes foretell, a peak is not the same step's any more
 _CLOSER = 3  # steps that are spent on finding where that begins
+_NOT_ASKED = "it was not asked for"
 
 
 Climb = Callable[[list[Taken]], Iterator[int]]
@@ -64,9 +65,10 @@ class Measurement:
         self.sizes: tuple[int, ...] = ()
         self.seconds: list[tuple[int, float]] = []  # of training steps, with their sizes
 
-    def run(self, plan: Plan) -> dict[str, Any]:
+    def run(self, plan: Plan, *, trains_only: bool = False) -> dict[str, Any]:
         """What was recorded, and what the model is made of."""
-        training = self._planned(plan) if plan.remedies else self._fitted()
+        is_cut = plan.setting(micro_batch.NAME) is not None or plan.setting(recompute.NAME) is not None
+        training = self._planned(plan) if is_cut else self._fitted()
         model = self.model
         weights, optimizers = [one.path for one in model.variables], keras_seams.optimizers(model)
         self.sizes = self.sizes[-2:]
@@ -75,8 +77,8 @@ class Measurement:
         trained = sum(map(keras_seams.bytes_of, model.trainable_variables))
         return {
             "training": training,
-            "evaluation": self._tried("test", model.evaluate),
-            "prediction": self._tried("predict", model.predict),
+            "evaluation": _NOT_ASKED if trains_only else self._tried("test", model.evaluate),
+            "prediction": _NOT_ASKED if trains_only else self._tried("predict", model.predict),
             "layers": [one.name for one in keras_seams.all_layers(model)],
             "optimizers": [one.name for one in optimizers],
             "data": samples.SCOPE,

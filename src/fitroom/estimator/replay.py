@@ -84,12 +84,12 @@ class Replay:
             self._peaks[batch] = _Peak([tape for _, tape in uses], place, int(use[place]))
         return self._peaks[batch]
 
-    def runs_in(self, limit: int, batch: int) -> bool:
-        """Whether steps of this size run in an arena of `limit` bytes that grows as they need it."""
+    def runs_in(self, limit: int, batch: int, *, in_one_region: bool = False) -> bool:
+        """Whether steps of this size run in an arena of `limit` bytes, there from the start or taken as needed."""
         if self.tensors(batch) > limit:
             return False
         try:
-            self._run(batch, Arena(limit))
+            self._run(batch, Arena(limit, in_one_region=in_one_region))
         except ArenaFull:
             return False
         return True

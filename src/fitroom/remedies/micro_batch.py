@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fitroom.core import Remedy
 
 NAME = "micro_batch"
+WRITTEN = "micro_batch=N, with N slices"
 
 PAGE = Page(
     NAME,
@@ -25,6 +26,11 @@ PAGE = Page(
     'How to choose it by hand: fitroom.guard(model, plan="micro_batch=4").\n\n'
     'How to allow it where samples mix: fitroom.guard(model, allow=("micro_batch",)).',
 )
+
+
+def read(setting: str) -> Remedy | None:
+    """The remedy with this setting; None where it makes no sense."""
+    return remedy(int(setting)) if setting.isdigit() and int(setting) >= 1 else None
 
 
 def remedy(slices: int, *, exact: bool = True) -> Remedy:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fitroom.core import Page
+from fitroom.errors import UnitError
+from fitroom.units import parse_bytes
 
 TYPE_CHECKING = False
 
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
     from fitroom.core import Remedy
 
 NAME = "recompute"
+WRITTEN = "recompute, recompute=low, or recompute=2GiB"
 HIGH, LOW = "high", "low"
 
 PAGE = Page(
@@ -33,6 +36,16 @@ PAGE = Page(
     "TensorFlow variables) runs once, and what it gives is kept. Steps that run eagerly have no graph to change; "
     "Fitroom says so.",
 )
+
+
+def read(setting: str) -> Remedy | None:
+    """The remedy with this setting; None where it makes no sense."""
+    if setting in ("", HIGH, LOW):
+        return remedy(setting or HIGH)
+    try:
+        return remedy(parse_bytes(setting))
+    except UnitError:
+        return None
 
 
 def remedy(setting: str | int = HIGH, *, saves_bytes: int | None = None, time_factor: float = 4 / 3) -> Remedy:

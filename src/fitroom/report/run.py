@@ -63,6 +63,8 @@ def _rung(data: dict[str, Scalar]) -> str:
     of = f" in {data['of']}" if data.get("of") else ""
     if data["remedy"] == "micro_batch":
         return f"memory is short{of}: batches go on in slices of at most {data['size']}"
+    if data["remedy"] == "float32_data":
+        return "arrays of 64 bits are cast batch by batch"
     return f"memory is short{of}: activations are computed again instead of kept ({data['parts']} parts)"
 
 
@@ -110,6 +112,8 @@ def _settings(data: dict[str, Scalar]) -> str:
 
 _LINES: dict[str, Callable[[dict[str, Scalar]], str]] = {
     "rung": _rung,
+    "planned": lambda data: str(data["reason"]),
+    "turned": lambda data: str(data["words"]),
     "leaner_update": lambda data: "memory is short in the update: large weights are updated some rows at a time",
     "not_recomputed": lambda data: f"activations are kept: {data['reason']}",
     "left_alone": lambda data: f"does not guard {data['what']}: {data['reason']}",
@@ -166,7 +170,7 @@ def _happened(record: Record) -> list[str]:
     found += [f"an isolated process died of memory ({one.data['evidence']})" for one in record.of("isolated_death")]
     if record.of("mapped"):
         found.append("an array file did not fit into memory")
-    if (record.of("rung") or record.of("leaner_update")) and not ooms and not died:
+    if (record.of("rung") or record.of("turned") or record.of("leaner_update")) and not ooms and not died:
         found.append("memory was short, as planned for or known from an earlier run")
     found += [f"{event.data['what']} ran unguarded" for event in record.of("left_alone")]
     found += [f"{event.data['setting']} had no effect" for event in record.of("setting_ignored")]
@@ -175,12 +179,17 @@ def _happened(record: Record) -> list[str]:
 
 def _changed(record: Record) -> list[str]:
     found = []
-    for event in (*record.of("restart")[-1:], *record.of("rung"), *record.of("leaner_update"), *record.of("mapped")):
+    kinds = ("rung", "turned", "leaner_update", "mapped")
+    for event in (*record.of("restart")[-1:], *(event for kind in kinds for event in record.of(kind))):
         data = event.data
         if event.kind == "restart":
             found.append(f"started again from the top{_settings(data)}")
         elif event.kind == "rung" and data["remedy"] == "micro_batch":
             found.append(f"{data.get('of', 'train')}: slices of at most {data['size']}")
+        elif event.kind == "turned":
+            found.append(str(data["words"]))
+        elif event.kind == "rung" and data["remedy"] == "float32_data":
+            found.append("arrays of 64 bits cast batch by batch")
         elif event.kind == "rung":
             found.append(f"{data.get('of', 'train')}: activations computed again instead of kept")
         elif event.kind == "mapped":
@@ -210,6 +219,9 @@ def _end(code: int) -> str:
 
 
 def _numbers(record: Record) -> str:
+    turned = [event for event in record.of("turned") if not event.data["exact"]]
+    if turned:
+        return f"that of another training, as you allowed: {'; '.join(str(event.data['words']) for event in turned)}"
     inexact = [event for event in record.of("rung") if not event.data["exact"]]
     if inexact:
         return f"not that of whole batches, as you allowed: {inexact[-1].data['changed']}"

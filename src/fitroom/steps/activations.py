@@ -14,6 +14,8 @@ ALIASES = frozenset(
 _HIDING = frozenset(
     f"{prefix}{kind}" for prefix in ("", "Stateless", "Stateful") for kind in ("While", "If", "Case", "PartitionedCall")
 )
+_LOOPS = frozenset(["While", "StatelessWhile"])
+_RESIDENT = frozenset(["ReadVariableOp", "VarHandleOp"])  # weights: there anyway
 _WORK_PER_ELEMENT = 20.0  # of operations that do little with each number: what they read and write is what costs
 
 
@@ -48,6 +50,39 @@ def most_per_sample(graph: Any) -> int | None:
             elif shape.rank and shape[0] is None:
                 sizes.append(bytes_of(tensor))
     return sum(sizes) + unknown * max(sizes) if sizes else None
+
+
+def most_alive(graph: Any, samples: int) -> int | None:
+    """What is alive at once at most while a graph runs, in the order in which it was written, by its shapes.
+
+    TensorFlow draws operations together and has results overwrite what they were made of, so that less is: this is 30
+    to 76 % more than what was measured. None where that cannot be told: what loops keep is not seen from here.
+    """
+    operations = graph.get_operations()
+    home: dict[str, str] = {}  # a tensor's name, and that of the tensor whose memory it uses
+    last: dict[str, int] = {}
+    for place, operation in enumerate(operations):
+        if operation.type in _LOOPS:
+            return None
+        for tensor in operation.inputs:
+            last[home[tensor.name]] = place
+        for tensor in operation.outputs:
+            is_alias = operation.type in ALIASES and operation.inputs
+            home[tensor.name] = home[operation.inputs[0].name] if is_alias else tensor.name
+    kept = {home[tensor.name] for tensor in graph.outputs}
+    alive = most = 0
+    over: dict[int, int] = {}
+    for place, operation in enumerate(operations):
+        for tensor in operation.outputs:
+            if home[tensor.name] == tensor.name and operation.type not in _RESIDENT:
+                size = bytes_of(tensor, samples)
+                alive += size
+                if tensor.name not in kept:
+                    until = last.get(tensor.name, place)
+                    over[until] = over.get(until, 0) + size
+        most = max(most, alive)
+        alive -= over.pop(place, 0)
+    return most
 
 
 def work_of(operation: Any, samples: int) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom.steps import graph_seams
-from fitroom.steps.activations import most_per_sample
+from fitroom.steps.activations import most_alive, most_per_sample
 
 
 class Compiled:
@@ -63,6 +63,11 @@ class Compiled:
         """What one more sample takes at most, in what was traced last; None where that cannot be told."""
         function = next(reversed(self.functions.values()), None)
         return None if function is None else most_per_sample(function.graph)
+
+    def most_alive(self, samples: int) -> int | None:
+        """What a batch of so many samples takes at most, in what was traced last; None where that cannot be told."""
+        function = next(reversed(self.functions.values()), None)
+        return None if function is None else most_alive(function.graph, samples)
 
     def concrete(self, arguments: tuple[Any, ...], flat: list[Any] | None = None, like: Any = None) -> Any:
         """The concrete function for these arguments; traced, where it must be, for what they are `like`.

@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer as keras_optimizer
+from keras.src.utils import tracking as keras_tracking
 from tensorflow.python.framework import auto_control_deps_utils
 
 from fitroom.steps.replacing import instead, replaced
@@ -180,3 +181,23 @@ def operations(model: Any) -> list[Any]:
 def all_layers(model: Any) -> list[Any]:
     """The model's layers, nested ones included."""
     return list(model._flatten_layers())
+
+
+def output_layers(model: Any) -> list[Any]:
+    """The layers whose outputs a model returns; none where it does not tell."""
+    if isinstance(model, keras.Sequential):
+        return list(model.layers[-1:])
+    return [tensor._keras_history.operation for tensor in keras.tree.flatten(getattr(model, "outputs", None) or [])]
+
+
+def set_optimizer(model: Any, optimizer: Any) -> None:
+    """Give a compiled model another optimizer: to train with, and to be saved with."""
+    assign = keras_tracking.no_automatic_dependency_tracking(_assign_optimizer)
+    assign(model, optimizer)
+    config = getattr(model, "_compile_config", None)
+    if config is not None:
+        config.config["optimizer"] = optimizer
+
+
+def _assign_optimizer(model: Any, optimizer: Any) -> None:
+    model.optimizer = optimizer

@@ -67,6 +67,10 @@ class KerasStep(Step):
     def most_per_sample(self) -> int | None:
         return self.passes.most_per_sample()
 
+    def most_alive(self, data: Any, like: Any) -> int | None:
+        self.passes.trace(data, like)
+        return self.passes.most_alive(self.samples(data))
+
     def roll_back(self) -> None:
         if self._before is not None:
             state, values = self._before

@@ -163,6 +163,12 @@ class OwnStep(Step):
         self._keeper = None
         return result
 
+    def most_alive(self, data: Any, like: Any) -> int | None:
+        if self.eager:
+            return None
+        self.trace(data, like)
+        return self._captured.most_alive(self.samples(data))
+
     def _apply_last(self, gradients: list[Any]) -> None:
         if not self.sites:
             self._before = None

@@ -41,6 +41,11 @@ class Step(Protocol):
         """The bytes that one more sample in a slice takes at most; None where that cannot be told. Asked in slices."""
         return None
 
+    def most_alive(self, data: Any, like: Any) -> int | None:
+        """The bytes that a whole batch takes at once at most beside what stays, from what is traced for it anyway; None
+        where that cannot be told."""
+        return None
+
     def roll_back(self) -> None:
         """After a failure: have everything be as it was before the attempt."""
 

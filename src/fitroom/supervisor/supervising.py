@@ -17,6 +17,7 @@ from fitroom.core import Event, Record, RecordFile, Resource, events_of
 from fitroom.core.noun import Scalar
 from fitroom.devices import gpu, pocket
 from fitroom.errors import FitroomError, SchemaError
+from fitroom.remedies import allocator, read_plan
 from fitroom.supervisor import deaths, events, run_folder
 from fitroom.supervisor import kept as kept_runs
 from fitroom.supervisor.child import DUMPS, Child, Ended
@@ -211,6 +212,7 @@ class _Run:
             ours["PYTHONHASHSEED"] = str(self.kept.seed % 2**32)  # sets of strings come in the same order again
         if settings.few_arenas:
             limit |= {"MALLOC_ARENA_MAX": "2"}
+        limit |= allocator.ENVIRONMENT.get(str(read_plan(job.plan).setting(allocator.NAME)), {})
         dumps = {DUMPS: f"{self._dumps}/"} if DUMPS not in os.environ else {}
         return {**os.environ, **limit, **dumps, **ours, "FITROOM_RECORD": str(self._path)}
 

@@ -10,9 +10,10 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom import oom
+from fitroom.core import Plan
 from fitroom.core.noun import Scalar
 from fitroom.devices.meter import Meter
-from fitroom.remedies import micro_batch, recompute
+from fitroom.remedies import eval_batch, micro_batch, recompute
 from fitroom.steps import cutting, slicing
 from fitroom.steps.mixing import Obstacle
 from fitroom.steps.recomputation import Chooser, Saving
@@ -59,6 +60,8 @@ class GuardedStep:
         planned = options.plan.setting(micro_batch.NAME)
         self.slices = planned if isinstance(planned, int) else 1
         self.recomputes = options.plan.setting(recompute.NAME)  # as planned, or as found needed; None where it does not
+        self._most = options.plan.setting(eval_batch.NAME)  # samples at once, in an evaluation
+        self._foreseen: int | None = None  # the size of slices that were planned ahead
         self._largest = 1  # the largest slice of the attempt under way
         self._told: set[int] = set()  # the sizes that were told of
         self._failures = 0  # in a row
@@ -84,6 +87,19 @@ class GuardedStep:
             self.step.roll_back()
             gc.collect()
             self._next_rung(data, like, sizes, found)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is known yet of how to run: neither planned by hand nor remembered from an earlier run."""
+        is_known = self.remembered is not None and self.remembered.is_known
+        return self.slices == 1 and self.recomputes is None and self.careful == 1 and not is_known
+
+    def follow(self, plan: Plan, samples: int) -> None:
+        """Run as was planned ahead, for batches of so many samples."""
+        slices = plan.setting(micro_batch.NAME)
+        if isinstance(slices, int):
+            self._foreseen = -(-samples // slices)
+        self.recomputes = plan.setting(recompute.NAME)
 
     def _begin(self, data: Any, like: Any) -> None:
         """Before the first batch: recompute where that is planned, or was needed in an earlier run."""
@@ -250,6 +266,10 @@ class GuardedStep:
             elif known is not None and known.size is not None:
                 # Another batch size (the last of an epoch, most often): what was learned holds for its slices.
                 sizes = known
+            elif isinstance(self._most, int) and samples > self._most:
+                sizes.size = self._most if not self._refused(self.step.obstacles(data)) else None
+            elif self._foreseen is not None and samples > self._foreseen:
+                sizes.size = self._foreseen
             elif self.remembered is not None:
                 size = self.remembered.read(samples)
                 if size is not None and not self._refused(self.step.obstacles(data)):

@@ -6,22 +6,27 @@ import functools
 import itertools
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from fitroom.core import Event, Plan
-from fitroom.devices import meter
+from fitroom.data import casting_seams
+from fitroom.devices import host, meter
+from fitroom.remedies import allocator, eval_batch, float32_data, turns
 from fitroom.steps.model_step import model_step
 from fitroom.steps.prediction import Prediction, joined
 from fitroom.steps.sites import Unsupported
 from fitroom.steps.step import Step
-from fitroom.training import keras_seams
+from fitroom.steps.turning import Turn, turn, turn_back
+from fitroom.training import keras_seams, looking_ahead
 from fitroom.training.eager_calls import EagerCalls
 from fitroom.training.guarded_step import GuardedStep
 from fitroom.training.log import Log
 from fitroom.training.options import Options
 from fitroom.training.remembered import remembered_for
 
+_OF_HOST = 0.5  # of the host's free memory: larger copies of the data are not made
 _SPEAKING = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 _HOOKS = ("make_train_function", "make_test_function", "make_predict_function", "call", *_SPEAKING)
 
@@ -42,7 +47,8 @@ def guard(
         model: a Keras 3 model on TensorFlow, compiled or not.
         budget: how many bytes may be used, such as "8GiB"; None for what there is.
         allow: remedies that may change the math, by name, such as "micro_batch" for models with BatchNormalization.
-        plan: what to do from the start: "micro_batch=4", "recompute" or both; None to decide when memory runs out.
+        plan: what to do from the start, such as "micro_batch=4, recompute"; None to have it planned before the first
+            step, where that may not fit.
 
     Returns:
         The same model.
@@ -65,14 +71,19 @@ def guard_with(model: Any, options: Options) -> Any:
         return model
     if keras_seams.hooked(model) is not None:
         unguard(model)
+    for one in options.plan.remedies:
+        if one.needs_restart and not allocator.is_set(str(one.setting)):
+            warnings.warn(f"{one} takes a new process: fitroom run --plan {one} train.py", stacklevel=3)
     _Guard(model, options).install()
     return model
 
 
 def unguard(model: Any) -> Any:
     """Take the guard off a model; it trains as plain Keras does. Returns the same model."""
-    if keras_seams.hooked(model) is not None:
+    found = keras_seams.hooked(model)
+    if found is not None:
         keras_seams.unhook(model, _HOOKS)
+        turn_back(found.turned)
     return model
 
 
@@ -89,8 +100,10 @@ class _Guard:
         self.model = model
         self.options = options
         self.log = Log()
+        self.turned: list[Turn] = []
         self._depth = 0
         self._train_step: Step | None = None
+        self._planned: Plan | None = None  # once the first training has begun
 
     def install(self) -> None:
         spoken = {name: self.speaking(getattr(self.model, name)) for name in _SPEAKING}
@@ -113,7 +126,8 @@ class _Guard:
         def method(*args: Any, **kwargs: Any) -> Any:
             self._depth += 1
             try:
-                result = plain(*args, **kwargs)
+                with self._casting(args, kwargs):
+                    result = plain(*args, **kwargs)
             finally:
                 self._depth -= 1
             if not self._depth:
@@ -121,6 +135,17 @@ class _Guard:
             return result
 
         return method
+
+    def _casting(self, *data: Any) -> AbstractContextManager[None]:
+        """How arrays of 64 bits are cast: by the batch where that was planned, or copies of them would not fit."""
+        if self._depth > 1:
+            return nullcontext()
+        copies = casting_seams.bytes_of_copies(data)
+        planned = any(one.name == float32_data.NAME for one in self.options.plan.remedies)
+        if not copies or not (planned or copies > _OF_HOST * host.memory().available):
+            return nullcontext()
+        self.log.tell("rung", remedy=float32_data.NAME, saves_bytes=copies, exact=True)
+        return casting_seams.cast_by_batch()
 
     def written(self) -> list[Any]:
         """The variables that the training step writes, as far as it has been traced."""
@@ -151,14 +176,48 @@ class _Guard:
         return None
 
     def _train_function(self) -> Any:
-        self._train_step = model_step(self.model, "train_step")
-        return self._over_iterator("train_function", self._train_step, "train")
+        self._turn(self.options.plan)
+        return self._over_iterator("train_function", self._begun_training)
 
     def _test_function(self) -> Any:
-        return self._over_iterator("test_function", model_step(self.model, "test_step"), "evaluate")
+        step = model_step(self.model, "test_step")
+        return self._over_iterator("test_function", lambda data, like: self._guarded(step, "evaluate", self._meter()))
+
+    def _begun_training(self, data: Any, like: Any) -> GuardedStep:
+        """The guarded step for a training that begins with this batch; planned ahead, where it may not fit."""
+        found = self._meter()
+        step = self._train_step = model_step(self.model, "train_step")
+        guarded = self._guarded(step, "train", found)
+        if found is None or not guarded.is_open or self._planned is not None:
+            return guarded
+        self._planned = Plan()
+        if looking_ahead.fits_easily(self.model, step, data, like, found):
+            return guarded
+        plan = looking_ahead.foreseen(self.model, step, data, found, self.options.allow, turns=bool(self.options.allow))
+        if plan is None or not plan.remedies:
+            return guarded
+        self._planned = plan
+        self.log.tell("planned", of="train", plan=str(plan), fits=bool(plan.fits), reason=plan.reason)
+        if self._turn(plan):
+            step = self._train_step = model_step(self.model, "train_step")
+            guarded = self._guarded(step, "train", found)
+        guarded.follow(plan, step.samples(data))
+        return guarded
+
+    def _turn(self, plan: Plan) -> bool:
+        """Turn the model itself over as a plan says, once; whether anything was changed."""
+        if self.turned:
+            return False
+        self.turned = turn(self.model, **turns(plan))
+        for one in self.turned:
+            self.log.tell("turned", of="train", what=one.what, words=one.words, exact=one.exact)
+        return bool(self.turned)
+
+    def _meter(self) -> meter.Meter | None:
+        return meter.find(self.options.budget)
 
     def _predict_function(self) -> Any:
-        found = meter.find(self.options.budget)
+        found = self._meter()
         step = self._guarded(Prediction(self.model, brings_home=found is not None), "predict", found)
 
         def predict_function(data: list[Any]) -> Any:
@@ -167,16 +226,19 @@ class _Guard:
 
         return predict_function
 
-    def _over_iterator(self, name: str, step: Step, what: str) -> Any:
+    def _over_iterator(self, name: str, begun: Callable[[Any, Any], GuardedStep]) -> Any:
+        """The function of this name; `begun` gives the step to run, and is given the first batch."""
         model = self.model
-        guarded = self._guarded(step, what, meter.find(self.options.budget))
+        guarded: GuardedStep | None = None
         self.log.begins()
         batches: keras_seams.Batches | None = None
 
         def function(iterator: Any) -> Any:
-            nonlocal batches
+            nonlocal batches, guarded
             if batches is None or not batches.are_of(iterator):
                 batches = keras_seams.Batches(iterator)
+                if self.options.plan.setting(allocator.NAME) == allocator.TRIM:
+                    host.trim()  # an epoch begins
             logs = None
             for done in range(model.steps_per_execution):
                 try:
@@ -186,6 +248,7 @@ class _Guard:
                         raise
                     break
                 try:
+                    guarded = guarded or begun(data, batches.like)
                     logs = guarded(data, batches.like)
                     self.log.made_step()
                 except Unsupported as error:
@@ -198,9 +261,14 @@ class _Guard:
         return function
 
     def _guarded(self, step: Step, what: str, found: meter.Meter | None) -> GuardedStep:
-        options = self.options if what == "train" else replace(self.options, plan=Plan())
+        options = self.options if what == "train" else replace(self.options, plan=self._of_evaluation())
         remembered = remembered_for(what, found, self.model, getattr(self.model, "optimizer", None))
         return GuardedStep(step, options, found, functools.partial(self.log.tell, of=what), remembered)
+
+    def _of_evaluation(self) -> Plan:
+        """What the plan says of evaluation and prediction."""
+        plans = (self.options.plan, self._planned or Plan())
+        return Plan(tuple(one for plan in plans for one in plan.remedies if one.name == eval_batch.NAME)[:1])
 
     def _given_up(self, name: str, reason: str) -> Any:
         """Plain Keras' function."""

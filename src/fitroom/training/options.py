@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fitroom import devices
 from fitroom.core import Plan
-from fitroom.remedies import read_allowed, read_plan
+from fitroom.remedies import check_allowed, read_allowed, read_plan
 from fitroom.units import format_bytes
 
 
@@ -44,7 +44,9 @@ class Options:
         Raises:
             UsageError: if the budget, a remedy or the plan makes no sense.
         """
-        return cls(read_plan(plan), read_allowed(allow), _enforced(budget), careful, hint)
+        chosen, allowed = read_plan(plan), read_allowed(allow)
+        check_allowed(chosen, allowed)
+        return cls(chosen, allowed, _enforced(budget), careful, hint)
 
 
 def _enforced(asked: int | str | None) -> int | None:

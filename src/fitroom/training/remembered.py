@@ -57,6 +57,11 @@ class Remembered:
         setting = self._load().get(recompute.NAME)
         return setting if setting == recompute.HIGH or (isinstance(setting, int) and setting > 0) else None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is remembered."""
+        return bool(self._load())
+
     def write(self, samples: int, size: int) -> None:
         """Remember a size."""
         self._add({str(samples): size})

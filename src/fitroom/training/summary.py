@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fitroom.core import Event
-from fitroom.remedies import micro_batch, recompute
+from fitroom.remedies import float32_data, micro_batch, recompute
 
 
 def closing_line(events: Sequence[Event]) -> str | None:
@@ -14,9 +14,16 @@ def closing_line(events: Sequence[Event]) -> str | None:
     rungs = [event for event in events if event.kind == "rung" and event.data["remedy"] == micro_batch.NAME]
     again = [event for event in events if event.kind == "rung" and event.data["remedy"] == recompute.NAME]
     refused = [event for event in events if event.kind == "not_recomputed"]
-    if not (ooms or rungs or again or refused):
+    cast = [event for event in events if event.kind == "rung" and event.data["remedy"] == float32_data.NAME]
+    turned = [event for event in events if event.kind == "turned"]
+    if not (ooms or rungs or again or refused or turned or cast):
         return None
-    parts = []
+    parts = [
+        str(event.data["words"]) + ("" if event.data["exact"] else ", allowed by you, which is another training")
+        for event in turned
+    ]
+    if cast:
+        parts.append("arrays of 64 bits were cast batch by batch, to the same numbers")
     if ooms:
         times = "once" if len(ooms) == 1 else f"{len(ooms)} times"
         parts.append(f"ran out of memory {times} and lost nothing")

@@ -1,0 +1,109 @@
+"""Before a training's first step: does it fit, and if not, how? So that what can be predicted never runs out.
+
+the traced step ─ its shapes ─► an upper bound ─ under half of what there is? ─► nothing more
+                                                └─ a process of its own measures small steps ─► Plan
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+
+from fitroom.core import Budget, Plan
+from fitroom.devices.meter import Meter
+from fitroom.errors import UsageError
+from fitroom.estimator.estimating import estimate_training
+from fitroom.steps import slicing
+from fitroom.steps.step import Step
+from fitroom.training import keras_seams
+from fitroom.training.planning import planned
+from fitroom.units import MIB, format_bytes
+
+_EASILY = 0.5  # of what there is: an upper bound below it needs no closer look
+_UPDATE = 3  # times the weights: gradients, what the update makes of them, slots that are not there yet
+_COMPILED = 1.5  # XLA takes one block for all that a step needs at once (806 for 564 MiB, in one case)
+_LOOPS = 40  # times what a recurrent model's layers give: what their loops keep at most
+_AHEAD = 2  # batches that the input pipeline has ready; on a CPU they are in the same memory
+_PATIENCE = 2.0  # seconds until a word is said
+
+
+def fits_easily(model: Any, step: Step, data: Any, like: Any, meter: Meter) -> bool:
+    """Whether a training will do with less than half of the memory there is, for sure; nothing more than its own trace
+    is needed to tell."""
+    bound = step.most_alive(data, like)
+    if bound is None:
+        outputs = keras_seams.bytes_of_outputs(model)
+        if outputs is None:
+            return False
+        bound = _LOOPS * outputs * step.samples(data)
+    bound = int(bound * (_COMPILED if model.jit_compile else 1))
+    weights = sum(map(_bytes_of, model.trainable_variables))
+    return meter.current() + bound + _UPDATE * weights <= _EASILY * meter.limit
+
+
+def foreseen(model: Any, step: Step, data: Any, meter: Meter, allowed: frozenset[str], *, turns: bool) -> Plan | None:
+    """The plan for a training that may not fit; None where nothing can be said of it.
+
+    Args:
+        model: compiled, and built.
+        step: its step.
+        data: the first batch.
+        meter: what there is.
+        allowed: remedies that may change the math.
+        turns: whether the model itself may be turned over.
+    """
+    samples = step.samples(data)
+    if samples < 2:
+        return None
+    sample = slicing.cut(data, 0, 1)
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(sample)
+    room = _room(model, data, meter)
+    with _patience(f"looking how batches of {samples} fit {format_bytes(meter.limit)}"):
+        try:
+            estimated = functools.partial(estimate_training, model, samples, _arrays(x), _arrays(y))
+            return planned(estimated, room, allowed, step.obstacles(data), turns=turns)
+        except UsageError:
+            return None  # what happens shows when it happens
+
+
+def _room(model: Any, data: Any, meter: Meter) -> Budget:
+    """What there is for the training, less what is there of others: the model and a batch are in the estimate."""
+    optimizer = getattr(model, "optimizer", None)
+    resident = sum(map(_bytes_of, [*model.variables, *(optimizer.variables if optimizer is not None else ())]))
+    batch = sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in _tensors(data))
+    on_cpu = meter.device.startswith("CPU")
+    others = max(meter.current() - resident - batch, 0)
+    ahead = _AHEAD * batch if on_cpu else 0
+    mib = max((meter.limit - others - ahead) // MIB, 1)
+    return Budget(mib, meter.device, "pocket" if on_cpu else "gpu", enforced=True, origin="free")
+
+
+def _bytes_of(variable: Any) -> int:
+    return int(np.prod(variable.shape)) * int(np.dtype(keras.backend.standardize_dtype(variable.dtype)).itemsize)
+
+
+def _tensors(data: Any) -> list[Any]:
+    return [leaf for leaf in keras.tree.flatten(data) if hasattr(getattr(leaf, "shape", None), "num_elements")]
+
+
+def _arrays(data: Any) -> Any:
+    return None if data is None else keras.tree.map_structure(lambda leaf: np.asarray(leaf), data)
+
+
+@contextmanager
+def _patience(what: str) -> Iterator[None]:
+    """Say what is going on, once it takes longer than a moment."""
+    timer = threading.Timer(_PATIENCE, lambda: print(f"fitroom: {what} …", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
