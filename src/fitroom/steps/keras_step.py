@@ -71,6 +71,9 @@ class KerasStep(Step):
         self.passes.trace(data, like)
         return self.passes.most_alive(self.samples(data))
 
+    def trained(self) -> list[Any]:
+        return self.passes.variables
+
     def roll_back(self) -> None:
         if self._before is not None:
             state, values = self._before

@@ -169,6 +169,9 @@ class OwnStep(Step):
         self.trace(data, like)
         return self._captured.most_alive(self.samples(data))
 
+    def trained(self) -> list[Any]:
+        return list({id(one): one for site in self.sites for one in site.variables}.values())
+
     def _apply_last(self, gradients: list[Any]) -> None:
         if not self.sites:
             self._before = None

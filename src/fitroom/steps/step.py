@@ -46,6 +46,10 @@ class Step(Protocol):
         where that cannot be told."""
         return None
 
+    def trained(self) -> list[Any]:
+        """The variables that its updates change, once it has been traced."""
+        return []
+
     def roll_back(self) -> None:
         """After a failure: have everything be as it was before the attempt."""
 

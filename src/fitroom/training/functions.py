@@ -17,8 +17,9 @@ from fitroom.steps import graph_seams, keras_seams, mixing, slicing
 from fitroom.steps.compiled import any_batch
 from fitroom.steps.own_step import OwnStep
 from fitroom.steps.sites import NoUpdate, Unsupported
+from fitroom.training import looking_ahead
 from fitroom.training.arguments import Arguments
-from fitroom.training.guarded_step import GuardedStep
+from fitroom.training.guarded_step import GuardedStep, as_tensors
 from fitroom.training.log import Log
 from fitroom.training.options import Options
 from fitroom.training.remembered import remembered_for
@@ -139,8 +140,9 @@ class GuardedFunction:
                 )
                 return self.plain(*args, **kwargs)
             self._log.begins()
-            guarded = self._steps[call.kind] = self._guarded(call)
         try:
+            if guarded is None:
+                guarded = self._steps[call.kind] = self._guarded(call)
             result = guarded(call.data)
             self._log.made_step()
             return result
@@ -160,7 +162,13 @@ class GuardedFunction:
         remembered = remembered_for("step", found, self.model, self.optimizer, _identity(self.function))
         hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
         tell = functools.partial(self._log.tell, of=self.name)
-        return GuardedStep(step, self.options, found, tell, remembered, hint)
+        guarded = GuardedStep(step, self.options, found, tell, remembered, hint)
+        if found is not None and guarded.is_open and call.samples > 1 and not step.eager:
+            data = as_tensors(call.data)
+            most = looking_ahead.bound(step, data, None, compiled=step.jit_compile)
+            if not looking_ahead.fits_surely(most, found) and not step.obstacles(data):
+                guarded.learn()
+        return guarded
 
     def _give_up(self, reason: str) -> None:
         self._given_up = True

@@ -61,7 +61,9 @@ class GuardedStep:
         self.slices = planned if isinstance(planned, int) else 1
         self.recomputes = options.plan.setting(recompute.NAME)  # as planned, or as found needed; None where it does not
         self._most = options.plan.setting(eval_batch.NAME)  # samples at once, in an evaluation
+        self._looks_ahead = options.looks_ahead
         self._foreseen: int | None = None  # the size of slices that were planned ahead
+        self._learns = False  # from the start
         self._largest = 1  # the largest slice of the attempt under way
         self._told: set[int] = set()  # the sizes that were told of
         self._failures = 0  # in a row
@@ -69,7 +71,7 @@ class GuardedStep:
 
     def __call__(self, data: Any, like: Any = None) -> Any:
         """Run one batch and return its result; `like` is what plain Keras would trace its step for."""
-        data = tf.nest.map_structure(lambda leaf: leaf if leaf is None else _tensor(leaf), data)
+        data = as_tensors(data)
         if self._is_first:
             self._begin(data, like)
         sizes = self._sizes(data)
@@ -92,7 +94,11 @@ class GuardedStep:
     def is_open(self) -> bool:
         """Whether nothing is known yet of how to run: neither planned by hand nor remembered from an earlier run."""
         is_known = self.remembered is not None and self.remembered.is_known
-        return self.slices == 1 and self.recomputes is None and self.careful == 1 and not is_known
+        return self._looks_ahead and self.slices == 1 and self.recomputes is None and self.careful == 1 and not is_known
+
+    def learn(self) -> None:
+        """Begin with small slices, which tell how large they may be: the whole batch, if that fits well."""
+        self._learns = True
 
     def follow(self, plan: Plan, samples: int) -> None:
         """Run as was planned ahead, for batches of so many samples."""
@@ -120,6 +126,8 @@ class GuardedStep:
             self._largest = 1
             result = self.step.sliced(data, self._bounds(self.step.samples(data), sizes))
         self._failures = 0
+        if sizes.fits_whole(self.step.samples(data)):
+            sizes.size = None
         self._tell_rung(data, sizes)
         return result
 
@@ -270,6 +278,8 @@ class GuardedStep:
                 sizes.size = self._most if not self._refused(self.step.obstacles(data)) else None
             elif self._foreseen is not None and samples > self._foreseen:
                 sizes.size = self._foreseen
+            elif self._learns:
+                sizes.learn()
             elif self.remembered is not None:
                 size = self.remembered.read(samples)
                 if size is not None and not self._refused(self.step.obstacles(data)):
@@ -278,6 +288,11 @@ class GuardedStep:
                 sizes.size = max(1, -(-samples // self.careful))
             self.sizes[samples] = sizes
         return self.sizes[samples]
+
+
+def as_tensors(data: Any) -> Any:
+    """The data of a batch, arrays as tensors."""
+    return tf.nest.map_structure(lambda leaf: leaf if leaf is None else _tensor(leaf), data)
 
 
 def _tensor(leaf: Any) -> Any:

@@ -21,7 +21,7 @@ from fitroom.steps.step import Step
 from fitroom.steps.turning import Turn, turn, turn_back
 from fitroom.training import keras_seams, looking_ahead
 from fitroom.training.eager_calls import EagerCalls
-from fitroom.training.guarded_step import GuardedStep
+from fitroom.training.guarded_step import GuardedStep, as_tensors
 from fitroom.training.log import Log
 from fitroom.training.options import Options
 from fitroom.training.remembered import remembered_for
@@ -191,7 +191,8 @@ class _Guard:
         if found is None or not guarded.is_open or self._planned is not None:
             return guarded
         self._planned = Plan()
-        if looking_ahead.fits_easily(self.model, step, data, like, found):
+        compiled = bool(self.model.jit_compile)
+        if looking_ahead.fits_easily(looking_ahead.bound(step, data, like, compiled=compiled, model=self.model), found):
             return guarded
         plan = looking_ahead.foreseen(self.model, step, data, found, self.options.allow, turns=bool(self.options.allow))
         if plan is None or not plan.remedies:
@@ -248,7 +249,7 @@ class _Guard:
                         raise
                     break
                 try:
-                    guarded = guarded or begun(data, batches.like)
+                    guarded = guarded or begun(as_tensors(data), batches.like)
                     logs = guarded(data, batches.like)
                     self.log.made_step()
                 except Unsupported as error:

@@ -27,6 +27,7 @@ from fitroom.training.planning import planned
 from fitroom.units import MIB, format_bytes
 
 _EASILY = 0.5  # of what there is: an upper bound below it needs no closer look
+_SURELY = 0.9  # the same, where nothing closer can be had
 _UPDATE = 3  # times the weights: gradients, what the update makes of them, slots that are not there yet
 _COMPILED = 1.5  # XLA takes one block for all that a step needs at once (806 for 564 MiB, in one case)
 _LOOPS = 40  # times what a recurrent model's layers give: what their loops keep at most
@@ -34,18 +35,26 @@ _AHEAD = 2  # batches that the input pipeline has ready; on a CPU they are in th
 _PATIENCE = 2.0  # seconds until a word is said
 
 
-def fits_easily(model: Any, step: Step, data: Any, like: Any, meter: Meter) -> bool:
-    """Whether a training will do with less than half of the memory there is, for sure; nothing more than its own trace
-    is needed to tell."""
-    bound = step.most_alive(data, like)
-    if bound is None:
-        outputs = keras_seams.bytes_of_outputs(model)
+def bound(step: Step, data: Any, like: Any, *, compiled: bool, model: Any = None) -> int | None:
+    """What a step takes at most beside what is there, by the shapes in its own trace; None where that does not tell."""
+    found = step.most_alive(data, like)
+    if found is None:
+        outputs = keras_seams.bytes_of_outputs(model) if model is not None else None
         if outputs is None:
-            return False
-        bound = _LOOPS * outputs * step.samples(data)
-    bound = int(bound * (_COMPILED if model.jit_compile else 1))
-    weights = sum(map(_bytes_of, model.trainable_variables))
-    return meter.current() + bound + _UPDATE * weights <= _EASILY * meter.limit
+            return None
+        found = _LOOPS * outputs * step.samples(data)
+    weights = sum(map(_bytes_of, step.trained()))
+    return int(found * (_COMPILED if compiled else 1)) + _UPDATE * weights
+
+
+def fits_easily(most: int | None, meter: Meter) -> bool:
+    """Whether what a step takes at most is so little that nobody needs to look closer."""
+    return most is not None and meter.current() + most <= _EASILY * meter.limit
+
+
+def fits_surely(most: int | None, meter: Meter) -> bool:
+    """Whether what a step takes at most is there."""
+    return most is not None and meter.current() + most <= _SURELY * meter.limit
 
 
 def foreseen(model: Any, step: Step, data: Any, meter: Meter, allowed: frozenset[str], *, turns: bool) -> Plan | None:

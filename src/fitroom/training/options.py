@@ -22,6 +22,7 @@ class Options:
         careful: into how many slices batches go from the start, where that keeps the math; elsewhere activations are
             computed again. 1 for whole batches until memory runs out.
         hint: what a user types to allow slices; None where the guard knows better.
+        looks_ahead: whether what may not fit is planned before its first step.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -29,6 +30,7 @@ class Options:
     budget: int | None = None
     careful: int = 1
     hint: str | None = None
+    looks_ahead: bool = True
 
     @classmethod
     def read(
@@ -46,7 +48,7 @@ class Options:
         """
         chosen, allowed = read_plan(plan), read_allowed(allow)
         check_allowed(chosen, allowed)
-        return cls(chosen, allowed, _enforced(budget), careful, hint)
+        return cls(chosen, allowed, _enforced(budget), careful, hint, looks_ahead=plan is None)
 
 
 def _enforced(asked: int | str | None) -> int | None:

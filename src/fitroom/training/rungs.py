@@ -40,8 +40,16 @@ class Sizes:
         most = size if self.size is None else size // 2 + 1
         self.ceiling = max(2, min(most, self.ceiling or most))
         self.points = [(one, need) for one, need in self.points if one < self.ceiling]
+        self.learn()
+
+    def learn(self) -> None:
+        """Find the size by small slices."""
         self.learning = True
         self.size = 1
+
+    def fits_whole(self, samples: int) -> bool:
+        """Whether a batch of so many samples needs no slices, by what was learned, and nothing has failed."""
+        return not self.learning and self.size is not None and self.ceiling is None and self.size >= samples
 
     def seen(self, size: int, need: int) -> None:
         """A slice of `size` fitted and took `need` bytes."""
