@@ -15,7 +15,6 @@ from bench.measure import Ratio, interval
 from bench.zoo import SETTINGS
 from fitroom.units import MIB
 
-_RUNS = 5  # real runs of each size, each in a process of its own
 _BUDGETS = 2  # verdicts for each size
 # In as much as the middle one of their sizes takes.
 _LARGEST = ("MLP", "U-Net", "transformer", "ViT", "LSTM + Embedding", "autoencoder", "VGG16", "own train_step")
@@ -79,7 +78,7 @@ def run(names: tuple[str, ...] = tuple(SETTINGS)) -> Iterator[Ratio]:
 
 
 def _real(name: str, size: int) -> int:
-    return real.peak(name, size, _RUNS)
+    return real.peak(name, size, SETTINGS[name].runs)
 
 
 def _budgets(name: str, size: int, peak: int) -> list[int]:

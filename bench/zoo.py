@@ -20,10 +20,12 @@ class Setting(NamedTuple):
     Attributes:
         build: gives the compiled model.
         sizes: batch sizes to measure. From 17 up they are odd: the estimate records even ones only.
+        runs: how often each is measured.
     """
 
     build: Callable[[], Any]
     sizes: tuple[int, ...]
+    runs: int = 5
 
 
 def _compiled(model: Any, optimizer: str = "adam", loss: str = "sparse_categorical_crossentropy") -> Any:
@@ -150,7 +152,7 @@ def compiled_by_xla(build: Callable[..., Any]) -> Any:
 
 
 def _app(name: str, side: int, sizes: tuple[int, ...], optimizer: str = "adam") -> Setting:
-    return Setting(lambda: application(name, side, optimizer), sizes)
+    return Setting(lambda: application(name, side, optimizer), sizes, runs=3)  # they take a while
 
 
 SETTINGS: dict[str, Setting] = {
