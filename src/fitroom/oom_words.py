@@ -82,7 +82,8 @@ _CONSTANT = Pattern(r"=\s*Const\[[^\]]{0,80}?Tensor<type:\s*(\w+)\s+shape:\s*\[(
 _NODE = Pattern(r"\[\[[Nn]ode:?\s[^\]\[]{0,400}\[((?:[^\]]|(?<=[\"\w])\](?=,)){0,400})")
 _NODE_TYPE = Pattern(r"\b(?:DstT|dtype)=DT_(\w+)"), Pattern(r"\bT=DT_(\w+)")  # of what comes out; of what goes in
 _SIZES = {
-    "half": 2, "bfloat16": 2, "float": 4, "double": 8, "bool": 1, "pred": 1, "complex": 8, "bf16": 2, "quint": 1,
+    "half": 2, "bfloat16": 2, "float": 4, "double": 8, "bool": 1, "pred": 1, "complex": 8, "bf16": 2,
+    "quint": 1, "object": 8,
 }  # fmt: skip
 
 

@@ -115,6 +115,22 @@ LOGS: list[tuple[str, str]] = [
     ("proto_embedded_data", "libprotobuf ERROR: Cannot allocate buffer larger than kint32max for StringOutputStream"),
     ("inference_too_large", "Inferencing fails, even for one image\n" + oom("1,196,1809,1164")),
     ("inference_too_large", "feed_dict={self.x: self.test.input.images}\n" + oom("2394,64,128,128")),
+    # What people write beside a log.
+    ("other_process", "# two trainings on one card collide here:\n" + oom("8,64,20,20", dtype="float")),
+    ("other_process", "close other notebooks first, or: Blas GEMM launch failed : a.shape=(40, 5), b.shape=(5, 19)"),
+    ("gpu_preallocation_or_growth", "Blas GEMM launch failed : a.shape=(40, 5), b.shape=(5, 19)\nset_memory_growth(gpus[0], True)"),
+    ("gpu_preallocation_or_growth", "keras takes nearly all of the GPU memory when it starts\n" + oom("300,128")),
+    ("weights_or_optimizer_too_big", "the network is too large for my card: 'Dst tensor is not initialized'"),
+    ("weights_or_optimizer_too_big", "    model.add(Embedding(vocab_size, 300, weights=[vectors]))\nMemoryError: \n"),
+    ("single_giant_tensor", "fit copies the whole dataset to the GPU: Dst tensor is not initialized"),
+    ("leak_over_iterations", "training one after the other leaks until 'Dst tensor is not initialized'"),
+    ("leak_over_iterations", "\n".join(f"round {n}: memory {100 + 60 * n}.5MB" for n in range(5)) + "\n" + oom("9000000")),
+    ("inference_too_large", "out = sess.run(logits, feed_dict={x: test_data, keep: 1.0})\n" + oom("26000,6,29,29")),
+    # What shapes and the allocator's account tell.
+    ("batch_or_activations", "OOM when allocating tensor with shape[734511,173]"),
+    ("batch_or_activations", oom("8,2560", more="[[{{node functional_1/block6c_squeeze/Mean}}]]")),
+    ("single_giant_tensor", oom("400,2,5000,5000")),
+    ("fragmentation", dump(8 * G, 4 * G, (1, 2 * G + 2**29), largest=2 * G)),
 ]  # fmt: skip
 
 

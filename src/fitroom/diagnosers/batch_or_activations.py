@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import ops, sizes, story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers.cause import Clue, page, said
 from fitroom.diagnosers.single_giant_tensor import is_one_operation, is_round_block
+from fitroom.patterns import Pattern
 from fitroom.units import format_bytes
 
 TYPE_CHECKING = False
@@ -25,6 +28,14 @@ PAGE = page(
     "slices of the batch with one update for all of them, which Fitroom does without changing the result: fitroom run "
     'train.py, or fitroom.guard(model). Activations computed again instead of kept: plan="recompute". A smaller '
     "batch, smaller images, shorter sequences.",
+)
+
+
+_SAID = Pattern(
+    r"\bbatch[_ -]?size[^\n]{0,30}(?:too (?:big|large|high)|太大)|\b(?:reduc|decreas|lower|small|cut)\w*\s+"
+    r"(?:the |your |my |its )?(?:mini-?)?batch|\b(?:reduc|decreas|lower|small|short)\w*\s+(?:the |your |my )?"
+    r"(?:image|resolution|sequence|crop|patch|input)[ _-]?(?:size|length|es|s)?\b|减[小少]\s?batch",
+    re.IGNORECASE,
 )
 
 
@@ -48,6 +59,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, f"its leading axis, {facts.shape[0]}, looks like samples times something")
     elif rank == 2 and facts.shape and not story.is_weight(facts) and facts.on_card and not facts.is_giant():
         yield Clue(1.0, "rows of a matrix grow with the samples")
+    if facts.is_tiny() and facts.layer and story.leads_with_batch(facts) and facts.on_card:
+        yield Clue(1.5, f"it is the output of {facts.layer}: the step had filled the memory")
+    yield from said(facts, _SAID)
     is_step = not facts.is_tiny() and not is_round_block(facts) and not is_one_operation(facts)
     if facts.face in ("xla-out-of-memory", "hbm-exceeded") and is_step:
         yield Clue(1.5, "XLA asks for what a whole step needs in one block")

@@ -6,7 +6,8 @@ import re
 
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers import sizes, story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers.cause import Clue, page, said
+from fitroom.diagnosers.single_giant_tensor import WHOLE
 from fitroom.patterns import Pattern
 from fitroom.units import GIB, format_bytes
 
@@ -56,6 +57,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, "the host's memory was full, not the card's")
     elif facts.face in ("python-memory-error", "bad-alloc", "torch-cpu", "allocator-ran-out"):
         yield Clue(2.0, "the host had no memory to give")
+    yield from said(facts, WHOLE)
     if story.kernel_is_of(facts, "dataset", "iterator_ops", "decode_", "example_parsing", "whole_file_read"):
         yield Clue(3.0, "the input pipeline was at work")
     if facts.op and _DATA_OPS.search(facts.op):

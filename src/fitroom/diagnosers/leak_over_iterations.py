@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from fitroom.core import Advice, Cause
-from fitroom.diagnosers import story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers import course, story
+from fitroom.diagnosers.cause import Clue, page, said
+from fitroom.patterns import Pattern
 from fitroom.units import format_bytes
 
 TYPE_CHECKING = False
@@ -25,6 +28,12 @@ PAGE = page(
     "keras.backend.clear_session() between models, or a process for each: fitroom.isolated(train)(…).",
 )
 
+_SAID = Pattern(
+    r"\b(?:memory )?leak(?:s|ed|ing|age)?\b|\bkeeps? (?:on )?(?:growing|increasing|rising|climbing)\b"
+    r"|\bmemory (?:usage |use )?(?:steadily |continuously |slowly )?(?:grows|increases|accumulates|builds up)\b"
+    r"|\b(?:never|not) (?:being )?(?:freed|released)\b|\bpil(?:es|ing) up\b|泄[漏露]|\bfrom the second (?:\w+ )?on\b",
+    re.IGNORECASE,
+)
 _MANY_OPERATIONS = 300_000  # a large model with its way back has some ten thousand
 
 
@@ -33,23 +42,29 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if facts.face == "proto-2gb":
         if "GraphDef" in facts.words:
             yield Clue(3.0, "a graph that is saved while training may grow with every step")
-            if story.is_growing(facts):
+            if course.is_growing(facts):
                 yield Clue(3.0, "it had gone well for a while")
         return
     if not facts.resource.is_memory:
         return
-    done, rounds = story.epochs(facts), story.rounds(facts)
+    done, rounds = course.epochs(facts), course.rounds(facts)
     if done >= 1:
         yield Clue(5.0 if done >= 3 else 2.5, f"{done} epoch{'s' * (done > 1)} had gone well")
+    elif course.steps(facts) >= 1000:
+        yield Clue(2.0, f"{course.steps(facts)} steps had gone well")
+    if rise := course.rises(facts):
+        yield Clue(4.0, f"what was in use only ever rose: {format_bytes(rise[0])} → {format_bytes(rise[1])}")
+    yield from said(facts, _SAID, 5.0)
     if rounds >= 2:
         yield Clue(4.0, f"it is round {rounds} of a loop")
-    if story.models(facts) >= 8:
-        yield Clue(4.0 + (story.models(facts) >= 15), f"it is model {story.models(facts) + 1} of this process")
-    if story.graphs(facts) >= _MANY_OPERATIONS:
-        yield Clue(3.5, f"{story.graphs(facts)} operations had been made: models or functions are made again and again")
-    if story.is_in_loop(facts):
+    if course.models(facts) >= 8:
+        is_sure = course.models(facts) >= 15 or story.is_inference(facts)
+        yield Clue(4.0 + is_sure, f"it is model {course.models(facts) + 1} of this process")
+    if course.graphs(facts) >= _MANY_OPERATIONS:
+        yield Clue(3.5, f"{course.graphs(facts)} operations had been made: models are made again and again")
+    if course.is_in_loop(facts):
         yield Clue(2.0, "it is said to happen in a loop, or after a while")
-    if story.node_number(facts) >= 1000:
+    if course.node_number(facts) >= 1000:
         yield Clue(4.0, f"{facts.op} is numbered: the graph grows with every round")
     if facts.times >= 3:
         yield Clue(1.5, f"the same failure came {facts.times} times, with progress in between")

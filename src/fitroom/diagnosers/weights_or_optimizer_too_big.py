@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import ops, sizes, story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers.cause import Clue, page, said
+from fitroom.patterns import Pattern
 from fitroom.units import GIB, MIB, format_bytes
 
 TYPE_CHECKING = False
@@ -28,6 +31,15 @@ PAGE = page(
 )
 
 
+_SAID = Pattern(
+    r"\b(?:model|network|layer|embedding) (?:is |was |being )?(?:far |way |simply )?too (?:big|large|heavy)\b"
+    r"|\bscal(?:e|ed|ing) (?:this |the |my )?(?:model|network) down\b|\btoo many (?:parameters|weights|units|neurons)\b"
+    r"|\b(?:smaller|reduc\w+ (?:the )?|few\w*) (?:model|network|units|neurons|hidden (?:size|units)|vocabulary)\b",
+    re.IGNORECASE,
+)
+_EMBEDDING = Pattern(r"\bEmbedding\(\s*(?:input_dim|self\.|\w*vocab|\d{5,})")
+
+
 def clues(facts: Facts) -> Iterator[Clue]:
     """An optimizer's operation, a kernel's shape, a full memory and a tiny request, a batch of one."""
     if not facts.resource.is_memory and facts.face != "proto-2gb":
@@ -45,6 +57,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, "a variable was being made or updated")
     if story.is_built(facts) and not ops.is_backward(op):
         yield Clue(3.5, "it failed while the model was being made")
+    yield from said(facts, _SAID)
+    if facts.face == "python-memory-error" and _EMBEDDING.search(facts.words[-12_000:]):
+        yield Clue(3.5, "an embedding of a large vocabulary is made there")
     if "mbedding" in op and ops.is_backward(op):
         yield Clue(2.0, "the gradient of an embedding was asked for")
     if facts.on_card and facts.is_tiny() and facts.face != "dst-tensor-not-initialized":
