@@ -92,6 +92,12 @@ FACES = (
         "often the victim, not the culprit.",
     ),
     _face(
+        "does-not-fit",
+        None,
+        r"(?<![A-Za-z])DoesNotFit: (?:A batch of \d+ |A single sample |The batch |The optimizer's update )",
+        "Fitroom's guard gave a step up: it does not fit with all that was allowed. The model is as it was before it.",
+    ),
+    _face(
         "failed-to-allocate-memory",
         None,
         r"failed\s+to\s+allocate\s+memory\s*\[Op:|(?m:\bfailed to allocate memory$)"

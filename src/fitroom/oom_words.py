@@ -27,7 +27,7 @@ class Shape:
 _KINDS = {"G": Resource.GPU_MEMORY, "C": Resource.HOST_MEMORY, "T": Resource.TPU_MEMORY}
 _DEVICE = Pattern(
     r"(?:\bon\s+|_device_|(?<!recv)(?<!send)_device=\s*\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
-    r"(/(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
+    r"(/?(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
     re.IGNORECASE,
 )
 _COPY = Pattern(r"\bcopying\b|Dst tensor is not initialized", re.IGNORECASE)

@@ -28,6 +28,7 @@ _WHAT = {
     "proto_2gb": "A graph is larger than 2 GB",
     "not_exhaustion": "Nothing ran out",
 }
+_PHASES = {"": "", "forward": ", on the way forth", "backward": ", on the way back", "update": ", in the update"}
 _COMMAND = re.compile(r"[A-Z_]+=\S+ |(?:fitroom|python|nvidia-smi|kill|df|ulimit)(?: |$)")
 # When and where in a runtime's source a line was written: for those who wrote it.
 _STAMP = re.compile(
@@ -118,7 +119,9 @@ def _facts(diagnosis: Diagnosis) -> list[Table]:
         rows.append(("asked for", f"{size} ({tensor})" if size and tensor else size or tensor))
     if diagnosis.op:
         layer = f", layer {diagnosis.layer}" if diagnosis.layer and diagnosis.layer != diagnosis.op else ""
-        rows.append(("by", f"{diagnosis.op}{layer}"))
+        rows.append(("by", f"{diagnosis.op}{layer}{_PHASES[diagnosis.phase]}"))
+    elif diagnosis.phase:
+        rows.append(("when", _PHASES[diagnosis.phase].removeprefix(", ")))
     place = ", ".join(filter(None, (diagnosis.device, diagnosis.allocator)))
     if place:
         rows.append(("of", place.removeprefix("/job:localhost/replica:0/task:0/device:")))

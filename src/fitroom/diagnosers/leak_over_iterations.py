@@ -70,6 +70,12 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(1.5, f"the same failure came {facts.times} times, with progress in between")
     if "clear_session" in facts.words:
         yield Clue(2.0, "models are built in a loop")
+    attempt = facts.attempt
+    if attempt and attempt.model_bytes is not None and facts.limit:
+        held = (attempt.in_use_bytes or 0) - attempt.model_bytes
+        if held > 0.5 * facts.limit:
+            words = f"{format_bytes(held)} that are not the model's were in use before the step: tensors are kept"
+            yield Clue(7.0 if held > 0.8 * facts.limit else 3.0, words)
     arena = facts.arena
     if arena and arena.limit and arena.largest_request and arena.largest_request < arena.limit // 500:
         is_full = (arena.in_use or 0) > 0.9 * arena.limit

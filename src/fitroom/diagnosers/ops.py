@@ -6,6 +6,11 @@ import re
 
 from fitroom.patterns import Pattern
 
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Literal
+
 _NAME = r"([A-Za-z_.][\w.\-/\\:]*)"
 # In the order of how much they tell. TensorFlow words them so from 0.6 to now.
 _NODES = (
@@ -76,3 +81,18 @@ def layer(op: str | None) -> str | None:
     ):
         return None
     return parts[-1]
+
+
+def layer_of(op: str | None, layers: tuple[str, ...]) -> str | None:
+    """The one of these layers that an operation belongs to. Graphs number names: ``dense_1/MatMul`` is dense's."""
+    parts = [part for whole in reversed((op or "").split("/")) for part in (whole, re.sub(r"_\d+$", "", whole))]
+    return next((part for part in parts if part in layers), None)
+
+
+def phase(op: str | None) -> Literal["", "forward", "backward", "update"]:
+    """Where in a step an operation is, as far as its name tells."""
+    if op is None or is_initializer(op):
+        return "update" if op and is_optimizer(op) else ""
+    if is_backward(op):
+        return "backward"
+    return "update" if is_optimizer(op) else "forward" if layer(op) else ""

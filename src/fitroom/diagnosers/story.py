@@ -42,6 +42,8 @@ _SETTING = Pattern(
 
 def batch(facts: Facts) -> int | None:
     """The batch: as the words have it, else the leading axis where it looks like one."""
+    if facts.attempt is not None and facts.attempt.at_once:
+        return facts.attempt.at_once
     if facts.footprint is not None:
         return facts.footprint.batch_size
     said = _BATCH.findall(facts.words) or _BATCH.findall(facts.before[-20_000:])
@@ -122,6 +124,8 @@ def is_flattened(facts: Facts) -> bool:
 
 def is_inference(facts: Facts) -> bool:
     """Whether it happened in prediction or evaluation."""
+    if facts.attempt is not None:
+        return not facts.attempt.trains
     if facts.footprint is not None:
         return facts.footprint.kind != "training"
     words = facts.words[-12_000:]

@@ -72,6 +72,13 @@ def clues(facts: Facts) -> Iterator[Clue]:
             yield Clue(4.0, f"no request was larger than {largest}: many weights, not one tensor")
     if shape[:1] == (1,) and len(shape) >= 4 and facts.on_card and (facts.tensor_bytes or GIB) < 64 * MIB:
         yield Clue(1.0, "a batch of 1 fails, at a small tensor")
+    attempt = facts.attempt
+    if attempt and attempt.phase == "update":
+        yield Clue(6.0, "it was the optimizer's update that did not fit, which no smaller batch makes smaller")
+    elif attempt and attempt.at_once <= 1 and facts.limit and (attempt.model_bytes or 0) > 0.5 * facts.limit:
+        yield Clue(
+            4.0, f"the model and its optimizer hold {format_bytes(attempt.model_bytes or 0)} before the step begins"
+        )
     if facts.footprint is not None:
         fixed = facts.footprint.parts.weights + facts.footprint.parts.optimizer
         if fixed > facts.footprint.peak / 2:
