@@ -40,6 +40,12 @@ _OPERATION = Pattern(
     r"^(?:[A-Z][A-Za-z0-9]*(?:_\d+)?|[a-z]+_grad(?:_\d+)?|\w+_grad|strided_slice\w*|embedding_lookup\w*|read|concat\w*|.*LayoutOptimizer)$"
 )
 
+_DATA_OPS = Pattern(
+    r"Iterator|dataset|decode_?(?:jpeg|png|image|bmp|gif|raw|csv|wav|video|and)|convert_image|ShuffleAnd|Cache"
+    r"|(?<![a-z])parse_?(?:example|single|tensor)|ReadFile|from_tensor|map_fn|resize_?image|random_crop|augment",
+    re.IGNORECASE,
+)
+
 
 def named(text: str) -> str | None:
     """The operation that asked for memory, as a message names it."""
@@ -67,9 +73,14 @@ def is_initializer(op: str) -> bool:
     )
 
 
+def is_data(op: str) -> bool:
+    """Whether an operation belongs to the input pipeline, which is no layer."""
+    return _DATA_OPS.search(op) is not None
+
+
 def layer(op: str | None) -> str | None:
     """The layer of the model that an operation belongs to: ``gradient_tape/sequential/dense/MatMul_1`` → ``dense``."""
-    if op is None or "/" not in op or is_optimizer(op):
+    if op is None or "/" not in op or is_optimizer(op) or is_data(op):
         return None
     parts = [part for part in op.split("/") if part and not _WRAPPERS.match(part) and not _OPTIMIZERS.search(part)]
     while parts and _OPERATION.match(parts[-1]) and len(parts) > 1:
