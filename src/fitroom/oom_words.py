@@ -26,7 +26,7 @@ class Shape:
 
 _KINDS = {"G": Resource.GPU_MEMORY, "C": Resource.HOST_MEMORY, "T": Resource.TPU_MEMORY}
 _DEVICE = Pattern(
-    r"(?:\bon\s+|_device_|(?<!recv)(?<!send)_device=\s*\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
+    r"(?:\bon\s+|_device_|;[0-9a-f]{6,20};|(?<!recv)(?<!send)_device=\s*\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
     r"(/?(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
     re.IGNORECASE,
 )
@@ -148,6 +148,7 @@ _EXACT = (
 )
 _ROUNDED = (
     Pattern(rf"\b(?:allocat(?:e|ing)|request\s+for|reserve)\s+(?:about\s+)?{_AMOUNT}", re.IGNORECASE),
+    Pattern(rf"\bspace\s+[hvs]mem\.\s+Used\s+{_AMOUNT}\s+of\b"),
     Pattern(rf"\bUsed\s+{_AMOUNT}\s+of\s+[\d.]+\s?[KMGTP]?i?B?\s+(?:hbm|vmem|smem)"),
     Pattern(r"\ballocate\s+(\d{4,})\b(?!\.)", re.IGNORECASE),
 )

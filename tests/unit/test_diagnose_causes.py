@@ -126,6 +126,8 @@ LOGS: list[tuple[str, str]] = [
     ("leak_over_iterations", "training one after the other leaks until 'Dst tensor is not initialized'"),
     ("leak_over_iterations", "\n".join(f"round {n}: memory {100 + 60 * n}.5MB" for n in range(5)) + "\n" + oom("9000000")),
     ("inference_too_large", "out = sess.run(logits, feed_dict={x: test_data, keep: 1.0})\n" + oom("26000,6,29,29")),
+    ("leak_over_iterations", "states.append(state)  # accumulates in memory\nRESOURCE_EXHAUSTED: OOM when allocating tensor"),
+    ("other_process", oom("3,3,16,32", more="[[node conv2d_1/kernel/Initializer/random_uniform (defined at x)]]")),
     # What shapes and the allocator's account tell.
     ("batch_or_activations", "OOM when allocating tensor with shape[734511,173]"),
     ("batch_or_activations", oom("8,2560", more="[[{{node functional_1/block6c_squeeze/Mean}}]]")),

@@ -33,7 +33,8 @@ PAGE = page(
 
 _SAID = Pattern(
     r"\bbatch[_ -]?size[^\n]{0,30}(?:too (?:big|large|high)|太大)|\b(?:reduc|decreas|lower|small|cut)\w*\s+"
-    r"(?:the |your |my |its )?(?:mini-?)?batch|\b(?:reduc|decreas|lower|small|short)\w*\s+(?:the |your |my )?"
+    r"(?:the |your |my |its )?[`*]{0,2}(?:mini-?|\w{1,20}_)?batch"
+    r"|\b(?:reduc|decreas|lower|small|short)\w*\s+(?:the |your |my )?"
     r"(?:image|resolution|sequence|crop|patch|input)[ _-]?(?:size|length|es|s)?\b|减[小少]\s?batch",
     re.IGNORECASE,
 )

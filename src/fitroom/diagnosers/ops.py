@@ -83,6 +83,8 @@ def layer(op: str | None) -> str | None:
     if op is None or "/" not in op or is_optimizer(op) or is_data(op):
         return None
     parts = [part for part in op.split("/") if part and not _WRAPPERS.match(part) and not _OPTIMIZERS.search(part)]
+    if "Initializer" in parts:  # dense/kernel/Initializer/random_uniform
+        parts = parts[: max(0, parts.index("Initializer") - 1)]
     while parts and _OPERATION.match(parts[-1]) and len(parts) > 1:
         parts.pop()
     if (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fitroom.core import Advice, Cause, Resource
-from fitroom.diagnosers import story
+from fitroom.diagnosers import ops, story
 from fitroom.diagnosers.cause import Clue, page, said
 from fitroom.patterns import Pattern
 from fitroom.units import GIB, format_bytes
@@ -53,6 +53,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(5.0, f"other processes hold {format_bytes(held)}")
     if facts.face == "cuda-context" or _CANNOT_START.search(facts.words):
         yield Clue(4.0, "CUDA could not even start on the card")
+    elif facts.is_tiny() and ops.is_initializer(facts.op or ""):
+        yield Clue(4.5, "the first weights, which are small, found no room: the card was full before")
     elif facts.face == "gpu-start-failed":
         yield Clue(2.5, "a CUDA library could not start on the card")
     yield from said(facts, _SAID, 5.0)

@@ -20,7 +20,7 @@ _INFERENCE = Pattern(
     r"\b(?:predict|evaluate|inference|infer|generate|embed)(?:_\w+)?\(|\.eval\(|\bin eval\b"
     r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|(?i:\binferenc(?:e|ing)\b)"
     r"|\b(?:during|while|when) (?:testing|evaluation|prediction)\b|\bat (?:test|predict|inference) time\b"
-    r"|\bpredictions?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b"
+    r"|\bpredictions?(?:_\w+)?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b"
     r"|\b(?:whole|entire|full|the) test set\b"
     r"|\b(?:run|eval|call)\([^\n]{0,80}(?i:test[_.]?(?:data|set|x|images)|x_test)\b"
 )

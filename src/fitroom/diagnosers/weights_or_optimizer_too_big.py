@@ -33,6 +33,7 @@ PAGE = page(
 
 _SAID = Pattern(
     r"\b(?:model|network|layer|embedding) (?:is |was |being )?(?:far |way |simply )?too (?:big|large|heavy)\b"
+    r"|\bmodel (?:\w+ )?(?:does not|doesn't|cannot|can't|won't|will not) fit\b|\b(?:GPU|card) (?:that )?is too small\b"
     r"|\bscal(?:e|ed|ing) (?:this |the |my )?(?:model|network) down\b|\btoo many (?:parameters|weights|units|neurons)\b"
     r"|\b(?:smaller|reduc\w+ (?:the )?|few\w*) (?:model|network|units|neurons|hidden (?:size|units)|vocabulary)\b",
     re.IGNORECASE,
@@ -62,7 +63,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.5, "an embedding of a large vocabulary is made there")
     if "mbedding" in op and ops.is_backward(op):
         yield Clue(2.0, "the gradient of an embedding was asked for")
-    if facts.on_card and facts.is_tiny() and facts.face != "dst-tensor-not-initialized":
+    if facts.on_card and facts.is_tiny() and not ops.is_initializer(op) and facts.face != "dst-tensor-not-initialized":
         size = format_bytes(facts.tensor_bytes or 0)
         yield Clue(2.5, f"only {size} were asked for: the memory was full before")
     if arena and arena.limit and arena.largest_request and (arena.in_use or 0) > 0.8 * arena.limit:
