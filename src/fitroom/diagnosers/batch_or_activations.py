@@ -46,7 +46,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
         return
     rank = len(facts.shape or ())
     if facts.on_card:
-        yield Clue(1.5, "it was memory that tensors take")
+        yield Clue(1.5, "where nothing shows another reason, it most often is the batch")
     if story.leads_with_batch(facts) and facts.shape:
         # A matrix of activations is rarely what fills a memory.
         points = 3.0 if rank >= 4 else 2.0 if rank == 3 else 1.0
