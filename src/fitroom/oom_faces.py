@@ -240,7 +240,7 @@ FACES = (
         r"(?i:terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=(]+137\b|signal 9 \(SIGKILL\))"
         r"|<Signals\.SIGKILL|(?i:exit\s?code\s*:?|exit status) -9\b|killed by signal: Killed"
         r"|(?m:^[ \t]*Killed[ \t]*$)|line \d+: +\d+ Killed\b|(?m:^(?:zsh: |\[\d+\] +(?:[+-] +)?\d+ +)killed\b)"
-        r"|[\"'`]Killed[\"'`]|\b(?:RAM|memory)\b[^\n]{0,80}\b(?:gets?|got|was|is|being) killed\b",
+        r"|KernelRestarter: restarting kernel|[\"'`]Killed[\"'`]|\b(?:RAM|memory)\b[^\n]{0,80}\b(?:gets?|got|was|is|being) killed\b",
         "The process was killed from outside. Most often the kernel did it for memory; anyone may.",
         certain=False,
     ),

@@ -145,6 +145,7 @@ _EXACT = (
     Pattern(r"\bexceeds\s+maximum\s+size\s+\d+:\s*(\d+)"),
     Pattern(r"\bAllocation\s+of\s+(\d+)\s+exceeds"),
     Pattern(r"\btried\s+to\s+allocate\s+(\d{2,})\b(?!\.)"),
+    Pattern(r"\btcmalloc: large alloc (\d{5,})\b"),
 )
 _ROUNDED = (
     Pattern(rf"\b(?:allocat(?:e|ing)|request\s+for|reserve)\s+(?:about\s+)?{_AMOUNT}", re.IGNORECASE),

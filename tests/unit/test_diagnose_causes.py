@@ -128,7 +128,13 @@ LOGS: list[tuple[str, str]] = [
     ("inference_too_large", "out = sess.run(logits, feed_dict={x: test_data, keep: 1.0})\n" + oom("26000,6,29,29")),
     ("leak_over_iterations", "states.append(state)  # accumulates in memory\nRESOURCE_EXHAUSTED: OOM when allocating tensor"),
     ("other_process", oom("3,3,16,32", more="[[node conv2d_1/kernel/Initializer/random_uniform (defined at x)]]")),
+    ("retracing", "the RAM keeps on growing\n5 out of the last 5 calls to <function f> triggered tf.function retracing.\nKilled"),
+    ("leak_over_iterations", "for _ in range(99999):\n    kept.append(torch.ones(9000, device='cuda'))\nCUDA out of memory. Tried to allocate "
+     "2.00 MiB (GPU 0; 8.00 GiB total capacity; 6.88 GiB already allocated; 0 bytes free; 6.96 GiB reserved in total by PyTorch)"),
+    ("leak_over_iterations", "tf.get_default_graph().finalize()  # ValueError: GraphDef cannot be larger than 2GB."),
+    ("host_dataset", "tcmalloc: large alloc 5011936256 bytes == 0x5bb @ 0x7f\nKernelRestarter: restarting kernel (1/5), keep random ports"),
     # What shapes and the allocator's account tell.
+    ("single_giant_tensor", "MemoryError: Unable to allocate 512. GiB for an array with shape (34359738368,) and data type complex128"),
     ("batch_or_activations", "OOM when allocating tensor with shape[734511,173]"),
     ("batch_or_activations", oom("8,2560", more="[[{{node functional_1/block6c_squeeze/Mean}}]]")),
     ("single_giant_tensor", oom("400,2,5000,5000")),

@@ -332,3 +332,7 @@ def test_where_in_the_step_it_was_is_told_by_the_operation() -> None:
     ):
         found = fitroom.diagnose(f"RESOURCE_EXHAUSTED: {OOM}\n [[{{{{node {node}}}}}]]")
         assert (found.phase, found.layer) == (phase, layer), node
+
+
+def test_a_node_on_a_line_of_its_own_is_read() -> None:
+    told(f"ResourceExhaustedError: {OOM}\nNode: 'model/conv_3/Conv2D'\n", op="model/conv_3/Conv2D", layer="conv_3")

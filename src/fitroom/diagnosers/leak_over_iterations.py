@@ -35,6 +35,7 @@ _SAID = Pattern(
     r"|\b(?:never|not) (?:being )?(?:freed|released)\b|\bpil(?:es|ing) up\b|泄[漏露]|\bfrom the second (?:\w+ )?on\b",
     re.IGNORECASE,
 )
+_KEPT = Pattern(r"\.append\(\s*(?:torch\.|tf\.|jnp\.|model\(|(?:loss|losses|outputs?|preds?|logits|state)\))")
 _MANY_OPERATIONS = 300_000  # a large model with its way back has some ten thousand
 
 
@@ -43,6 +44,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if facts.face == "proto-2gb":
         if "GraphDef" in facts.words:
             yield Clue(3.0, "a graph that is saved while training may grow with every step")
+            if ".finalize()" in facts.words:
+                yield Clue(3.0, "the graph is to be frozen, so that nothing adds to it")
             if course.is_growing(facts):
                 yield Clue(3.0, "it had gone well for a while")
         return
@@ -55,7 +58,10 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(2.0, f"{course.steps(facts)} steps had gone well")
     if rise := course.rises(facts):
         yield Clue(4.0, f"what was in use only ever rose: {format_bytes(rise[0])} → {format_bytes(rise[1])}")
-    yield from said(facts, _SAID, 5.0)
+    # Retracing makes memory grow, too, and is more than somebody's word.
+    yield from said(facts, _SAID, 1.0 if course.retracings(facts) else 5.0)
+    if _KEPT.search(facts.words[-12_000:]):
+        yield Clue(3.0, "what a step makes is put into a list, and kept")
     if rounds >= 2:
         yield Clue(4.0, f"it is round {rounds} of a loop")
     if course.models(facts) >= 8:

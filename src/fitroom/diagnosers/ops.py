@@ -19,6 +19,7 @@ _NODES = (
         rf"\[\[(?:\{{\{{function_node\s[^}}]*\}}\}}\s*)?(?:\{{\{{)?[Nn]ode:?\s+{_NAME}(?=[\s\]=}}])(?!\}}*\s*=\s*_(?:Recv|Send))"
     ),
     Pattern(rf"Detected\s+at\s+node\s+['\"]?{_NAME}['\"]?\s+defined"),
+    Pattern(rf"(?m:^\s*Node:\s+'{_NAME}')"),
     Pattern(rf"requested\s+by\s+op\s+{_NAME}"),
     Pattern(rf"Caused\s+by\s+op\s+u?['\"]{_NAME}['\"]"),
     Pattern(rf"\{{\{{node\s+{_NAME}\}}\}}"),

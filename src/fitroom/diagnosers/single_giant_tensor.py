@@ -71,6 +71,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if is_data and size >= 512 * MIB and facts.face != "numpy-array":
         points = 2.5 if len(shape) >= 3 or (story.is_weight(facts) and facts.op) else 0.5
         yield Clue(points, f"its leading axis, {shape[0]}, is too long for a batch")
+    if facts.face == "numpy-array" and 0 < len(shape) <= 3 and size >= 128 * GIB:
+        yield Clue(6.0, f"no host has {format_bytes(size)} to spare: something multiplied")
     if facts.face == "numpy-array" and len(shape) == 2 and min(shape) >= 10_000 and max(shape) < 3 * min(shape):
         yield Clue(6.0, "both of its axes are long: no samples with their features")
     if not shape and facts.face in ("torch-cpu", "torch-cuda") and _is_too_large_for_torch(facts):
