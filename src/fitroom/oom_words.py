@@ -78,7 +78,7 @@ _SHAPE = Pattern(
 )
 _XLA_SHAPE = Pattern(r"\b[Ss]hape\s*[=:]\s*'?\(?((?:pred|bf|[fsuc])\d{0,3})\[(\d+(?:,\d+)*)\]")
 # TensorFlow 1 writes a constant's value into the node.
-_CONSTANT = Pattern(r"=\s*Const\[[^\]]{0,80}?Tensor<type:\s*(\w+)\s+shape:\s*\[(\d+(?:,\d+)*)\]")
+_CONSTANT = Pattern(r"=\s*Const\[[^\n]{0,200}?Tensor<type:\s*(\w+)\s+shape:\s*\[(\d+(?:,\d+)*)\]")
 _NODE = Pattern(r"\[\[[Nn]ode:?\s[^\]\[]{0,400}\[((?:[^\]]|(?<=[\"\w])\](?=,)){0,400})")
 _NODE_TYPE = Pattern(r"\b(?:DstT|dtype)=DT_(\w+)"), Pattern(r"\bT=DT_(\w+)")  # of what comes out; of what goes in
 _SIZES = {

@@ -133,6 +133,12 @@ LOGS: list[tuple[str, str]] = [
      "2.00 MiB (GPU 0; 8.00 GiB total capacity; 6.88 GiB already allocated; 0 bytes free; 6.96 GiB reserved in total by PyTorch)"),
     ("leak_over_iterations", "tf.get_default_graph().finalize()  # ValueError: GraphDef cannot be larger than 2GB."),
     ("host_dataset", "tcmalloc: large alloc 5011936256 bytes == 0x5bb @ 0x7f\nKernelRestarter: restarting kernel (1/5), keep random ports"),
+    ("weights_or_optimizer_too_big", "batch sizes of 8, 16 and 32 did not help:\n" + oom("16,1024")),
+    ("weights_or_optimizer_too_big", "InternalError: Dst tensor is not initialized.\n [[Node: w/Adam/Initializer/Const = Const[_class="
+     '["loc:@w"], dtype=DT_FLOAT, value=Tensor<type: float shape: [65536,1024] values: [0 0]...>, _device="/gpu:0"]()]]'),
+    ("weights_or_optimizer_too_big", "Dst tensor is not initialized.\n [[Node: Variable_3/initial_value = Const[dtype=DT_FLOAT]()]]"),
+    ("leak_over_iterations", "with each trial more and more RAM is used\nKilled\n"),
+    ("gpu_preallocation_or_growth", "--allow-growth solves it: failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED"),
     # What shapes and the allocator's account tell.
     ("single_giant_tensor", "MemoryError: Unable to allocate 512. GiB for an array with shape (34359738368,) and data type complex128"),
     ("batch_or_activations", "OOM when allocating tensor with shape[734511,173]"),

@@ -19,7 +19,10 @@ _FUNCTION = Pattern(r"\[Op:__inference_\w*?_(\d+)\]")
 # TensorFlow's own warning says "creating @tf.function repeatedly in a loop".
 _LOOP = Pattern(r"(?<!repeatedly )\bin (?:a |the )?(?:for )?loop\b")
 _NTH = Pattern(r"\b(\d+)(?:st|nd|rd|th) (?:\w+ )?(?:trial|candidate|model|solution|iteration|fold|epoch|run|episode)\b")
-_WHILE = Pattern(r"\bafter (?:running |training )?(?:for )?(?:a while|some time|several (?:hours|epochs|days))\b")
+_WHILE = Pattern(
+    r"\bafter (?:running |training )?(?:for )?(?:a while|some time"
+    r"|(?:one|two|three|a few|some|several|many) (?:epochs?|iterations?|steps|trials|hours|days))\b"
+)
 _ROUND = Pattern(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
 _NUMBERED = Pattern(r"\b(?:sequential|model|functional|training)_(\d+)/")
 _AFTER_ROUNDS = Pattern(

@@ -31,6 +31,7 @@ PAGE = page(
 _SAID = Pattern(
     r"\b(?:memory )?leak(?:s|ed|ing|age)?\b|\bkeeps? (?:on )?(?:growing|increasing|rising|climbing)\b"
     r"|\bmemory (?:usage |use )?(?:steadily |continuously |slowly )?(?:grows|increases|accumulates|builds up)\b"
+    r"|\bmore and more (?:GPU |host |of the )?(?:RAM|VRAM|memory)\b"
     r"|\baccumulat\w+ (?:in|on|over) (?:the )?(?:memory|GPU|card|RAM|VRAM|time)\b"
     r"|\b(?:never|not) (?:being )?(?:freed|released)\b|\bpil(?:es|ing) up\b|泄[漏露]|\bfrom the second (?:\w+ )?on\b",
     re.IGNORECASE,

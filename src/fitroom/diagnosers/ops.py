@@ -69,7 +69,7 @@ def is_optimizer(op: str) -> bool:
 def is_initializer(op: str) -> bool:
     """Whether an operation makes a weight."""
     return (
-        re.search(r"[Ii]nitializer|/Assign(?:_\d+)?$|VarHandle|^zeros(?:_\d+)?$", op) is not None
+        re.search(r"[Ii]nitializer|/initial_value$|/Assign(?:_\d+)?$|VarHandle|^zeros(?:_\d+)?$", op) is not None
         or re.search(r"^(?:\w+/)?(?:random_uniform|truncated_normal|RandomUniform|TruncatedNormal)", op) is not None
     )
 

@@ -61,7 +61,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if facts.face == "card-refused-little":
         yield Clue(2.5, "the card refused even a little")
     if "CUBLAS_STATUS_NOT_INITIALIZED" in facts.words:
-        yield Clue(4.0, "cuBLAS could not get the little that it needs to start")
+        yield Clue(3.5, "cuBLAS could not get the little that it needs to start")
     if arena and arena.limit and arena.in_use is not None and facts.wanted and facts.face != "torch-cuda":
         taken = arena.pool if arena.pool is not None else arena.in_use
         if taken + facts.wanted < arena.limit * (1.0 if facts.refused else 0.9) and not arena.fragmentation:

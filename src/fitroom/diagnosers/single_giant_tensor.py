@@ -46,7 +46,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
         return
     shape, size = facts.shape or (), facts.tensor_bytes or 0
     if _is_copied_whole(facts):
-        yield Clue(1.8, "data goes to the device in one piece")
+        yield Clue(1.8 + 4.0 * story.batch_is_not_it(facts), "data goes to the device in one piece")
     if facts.on_card:
         yield from said(facts, WHOLE)
     if is_one_operation(facts):
@@ -71,7 +71,7 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if is_data and size >= 512 * MIB and facts.face != "numpy-array":
         points = 2.5 if len(shape) >= 3 or (story.is_weight(facts) and facts.op) else 0.5
         yield Clue(points, f"its leading axis, {shape[0]}, is too long for a batch")
-    if facts.face == "numpy-array" and 0 < len(shape) <= 3 and size >= 128 * GIB:
+    if facts.face == "numpy-array" and len(shape) in (1, 3) and size >= 128 * GIB:
         yield Clue(6.0, f"no host has {format_bytes(size)} to spare: something multiplied")
     if facts.face == "numpy-array" and len(shape) == 2 and min(shape) >= 10_000 and max(shape) < 3 * min(shape):
         yield Clue(6.0, "both of its axes are long: no samples with their features")

@@ -25,6 +25,12 @@ _INFERENCE = Pattern(
     r"|\b(?:run|eval|call)\([^\n]{0,80}(?i:test[_.]?(?:data|set|x|images)|x_test)\b"
 )
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
+_NO_HELP = Pattern(
+    r"\bbatch[_ -]?sizes?\b[^\n]{0,60}\b(?:did(?:n't| not) help|useless|no (?:effect|difference|matter)|same error)\b"
+    r"|\bno matter (?:what|how|which)[^\n]{0,30}\bbatch"
+    r"|\beven (?:with|at|for) (?:a )?batch[_ -]?(?:size)? ?(?:of )?=? ?[12]\b",
+    re.IGNORECASE,
+)
 _KERNEL = Pattern(r"OP_REQUIRES failed at (\w+)\.(?:cc|h):\d")
 _BUILDING = Pattern(
     r"variables_initializer\(|\brun\(init(?:_op)?\b|\bin (?:add_weight|add_variable|build|_initialize_variables)\b"
@@ -36,7 +42,7 @@ _CREATED = Pattern(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwit
 _PROCESS = Pattern(r"^\|?\s*\d+\s+(?:N/A\s+N/A\s+)?\d+\s+(?:C|G|C\+G)\s+\S.*?(\d+)\s?MiB\s*\|?\s*$", re.MULTILINE)
 _SETTING = Pattern(
     r"\bmemory_limit\s*=\s*(\d+)|(?i:\w{0,30}gpu_memory_fraction)\s*[=:]?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
-    r"|\b(allow_growth|set_memory_growth|XLA_PYTHON_CLIENT_PREALLOCATE)\b"
+    r"|\b(allow[_-]growth|set_memory_growth|XLA_PYTHON_CLIENT_PREALLOCATE)\b"
 )
 
 
@@ -148,6 +154,11 @@ def others(facts: Facts) -> int:
     """What other processes held of the card, as the words have it."""
     listed = sum(int(one) * 2**20 for one in _PROCESS.findall(facts.words + facts.before[-20_000:]) if len(one) < 7)
     return (facts.arena.others or 0) if facts.arena and facts.arena.others else listed
+
+
+def batch_is_not_it(facts: Facts) -> bool:
+    """Whether somebody says that another batch size changes nothing."""
+    return _NO_HELP.search(facts.words[-12_000:]) is not None
 
 
 def setting(facts: Facts) -> str | None:

@@ -59,6 +59,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if story.is_built(facts) and not ops.is_backward(op):
         yield Clue(3.5, "it failed while the model was being made")
     yield from said(facts, _SAID)
+    if story.batch_is_not_it(facts):
+        yield Clue(4.0, "it is said that another batch size changes nothing")
     if facts.face == "python-memory-error" and _EMBEDDING.search(facts.words[-12_000:]):
         yield Clue(3.5, "an embedding of a large vocabulary is made there")
     if "mbedding" in op and ops.is_backward(op):
