@@ -38,19 +38,19 @@ _USED = Pattern(
 
 def epochs(facts: Facts) -> int:
     """How many epochs had been gone through."""
-    found = [int(one) for one in _EPOCH.findall(facts.before[-200_000:] + facts.words) if len(one) < 7]
+    found = [int(one) for one in _EPOCH.findall(_told(facts)) if len(one) < 7]
     return max(found, default=1) - 1
 
 
 def steps(facts: Facts) -> int:
     """How many steps had been gone through, as a training that prints them says."""
-    found = [int(one) for one in _STEP.findall(facts.before[-200_000:] + facts.words)]
+    found = [int(one) for one in _STEP.findall(_told(facts))]
     return max(found, default=0)
 
 
 def rises(facts: Facts) -> tuple[int, int] | None:
     """The first and last of the memory that somebody printed while it ran, where it only ever rose."""
-    lines = (facts.before[-20_000:] + "\n" + facts.words).splitlines()
+    lines = _told(facts)[-40_000:].splitlines()
     found = [amount(match[1]) or 0 for line in lines if (match := _USED.search(line))]
     is_rising = len(found) >= 3 and all(one < later for one, later in pairwise(found))
     return (found[0], found[-1]) if is_rising and found[-1] > 1.1 * found[0] else None
@@ -58,8 +58,8 @@ def rises(facts: Facts) -> tuple[int, int] | None:
 
 def rounds(facts: Facts) -> int:
     """How many trials, folds or iterations of some loop had been gone through."""
-    found = {int(one) for one in _ROUND.findall(facts.before[-200_000:] + facts.words) if len(one) < 7}
-    words = facts.before[-20_000:] + facts.words
+    found = {int(one) for one in _ROUND.findall(_told(facts)) if len(one) < 7}
+    words = _told(facts)[-40_000:]
     said = [int(one) for pattern in (_AFTER_ROUNDS, _NTH) for one in pattern.findall(words) if len(one) < 7]
     return max(said or found) if said or len(found) > 1 or (found and max(found) > 2) else 0
 
@@ -93,4 +93,9 @@ def is_growing(facts: Facts) -> bool:
 
 def retracings(facts: Facts) -> int:
     """How often TensorFlow warned of retracing."""
-    return len(_RETRACING.findall(facts.before + facts.words))
+    return len(_RETRACING.findall(_told(facts)))
+
+
+def _told(facts: Facts) -> str:
+    """The last of what was said before it, and of it: a log may be one endless line."""
+    return f"{facts.before[-200_000:]}\n{facts.words[-200_000:]}"
