@@ -22,13 +22,13 @@ def of_exception(error: BaseException) -> Attempt | None:
     return None
 
 
-# As training/guarded_step.py words it.
+# As training/guarded_step.py and eager_calls.py word it.
 _GIVEN_UP = Pattern(
-    r"DoesNotFit: (?:A batch of (?P<batch>\d{1,9}) does not fit, and [^:\n]{1,40}: (?P<refused>[^\n]{1,300}?)"
+    r"DoesNotFit: (?:A batch of (?P<batch>\d{1,9}) (?:does not fit|needs about [^\n,]{1,20}), and [^:\n]{1,40}: (?P<refused>[^\n]{1,300}?)"
     r"|(?P<update>The optimizer's update does not fit)[^\n]{0,200}?|(?P<one>A single sample does not fit)[^\n]{0,200}?"
     r"|The batch does not fit[^\n]{0,200}?)\. (?:Received:|Try:)"
 )
-_RECEIVED = Pattern(r"Received: ([\d.]+ \w+) on \S+, ([\d.]+ \w+) of it in use before the step")
+_RECEIVED = Pattern(r"Received: ([\d.]+ \w+) on \S+, ([\d.]+ \w+)(?: of it)? in use")
 _ALLOW = Pattern(r"Try: ([^\n]{1,200}?), which runs slices instead of whole batches")
 
 
