@@ -69,9 +69,9 @@ def test_what_was_tried_is_not_advised() -> None:
 @pytest.mark.parametrize("what", ["does not fit", "needs about 9.1 GiB"])
 def test_its_words_in_a_log_are_read(what: str) -> None:
     found = fitroom.diagnose(
-        f"fitroom.training.does_not_fit.DoesNotFit: A batch of 64 {what}, and slicing it would change the math: layer bn "
-        "normalises over the whole batch. Received: 8 GiB on GPU:0, 2 GiB in use. Try: --allow micro_batch, which runs "
-        "slices instead of whole batches\n"
+        f"fitroom.training.does_not_fit.DoesNotFit: A batch of 64 {what}, and slicing it would change the math: "
+        "layer bn normalises over the whole batch. Received: 8 GiB on GPU:0, 2 GiB in use. Try: --allow micro_batch, "
+        "which runs slices instead of whole batches\n"
     )
     assert (found.cause, found.limit_bytes, found.in_use_bytes) == (Cause.BATCH_OR_ACTIVATIONS, 8 * GIB, 2 * GIB)
     assert found.resource.value == "gpu_memory"

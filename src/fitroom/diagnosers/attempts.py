@@ -24,7 +24,8 @@ def of_exception(error: BaseException) -> Attempt | None:
 
 # As training/guarded_step.py and eager_calls.py word it.
 _GIVEN_UP = Pattern(
-    r"DoesNotFit: (?:A batch of (?P<batch>\d{1,9}) (?:does not fit|needs about [^\n,]{1,20}), and [^:\n]{1,40}: (?P<refused>[^\n]{1,300}?)"
+    r"DoesNotFit: (?:A batch of (?P<batch>\d{1,9}) (?:does not fit|needs about [^\n,]{1,20}), and [^:\n]{1,40}: "
+    r"(?P<refused>[^\n]{1,300}?)"
     r"|(?P<update>The optimizer's update does not fit)[^\n]{0,200}?|(?P<one>A single sample does not fit)[^\n]{0,200}?"
     r"|The batch does not fit[^\n]{0,200}?)\. (?:Received:|Try:)"
 )
