@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from fitroom import oom_words
@@ -35,6 +35,7 @@ class Exhaustion:
         wanted_bytes: what was asked for, if the words tell.
         evidence: the words.
         placed: False where the words do not tell whose memory it was.
+        words: the end of an exception's message, which names the operation and the tensor.
     """
 
     resource: Resource
@@ -44,6 +45,7 @@ class Exhaustion:
     wanted_bytes: int | None = None
     evidence: str = ""
     placed: bool = True
+    words: str = ""
 
     @property
     def is_memory(self) -> bool:
@@ -59,6 +61,7 @@ class Sign:
     found: Exhaustion
 
 
+_WORDS = 8000  # characters
 _MOST = 300  # what comes more often says nothing new
 
 
@@ -101,7 +104,7 @@ def from_exception(error: BaseException) -> Exhaustion | None:
         seen.add(id(current))
         found = _from_one(current)
         if found is not None:
-            return found
+            return replace(found, words=str(current)[-_WORDS:])
         current = current.__cause__
     return None
 

@@ -50,8 +50,8 @@ FACES = (
         r"(?i:No\s+space\s+left\s+on\s+device|Disk\s+quota\s+exceeded|not\s+enough\s+space\s+on\s+the\s+disk)"
         r"|\[Errno (?:28|122)\]"
         # Before 1.0 TensorFlow named the file alone.
-        r"|(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted):\s*(?:\.{0,2}/|[A-Za-z]:\\)[^\s;]{0,400}"
-        r"(?:\.tempstate\d+|\.data-\d{5}-of-\d{5})(?![^\n]{0,40}Too many open)",
+        r"|(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted)(?: \(see above for traceback\))?:\s*"
+        r"(?:[A-Za-z]:\\)?[^\s;:]{0,400}(?:\.tempstate\d+|\.data-\d{5}-of-\d{5})(?![^\n]{0,40}Too many open)",
         "A file could not be written: the disk or its quota is full. TensorFlow reports it as ResourceExhaustedError, "
         "with the out-of-memory hint attached; memory is not the matter.",
     ),
@@ -92,6 +92,12 @@ FACES = (
         "often the victim, not the culprit.",
     ),
     _face(
+        "does-not-fit",
+        None,
+        r"(?<![A-Za-z])DoesNotFit: (?:A batch of \d+ |A single sample |The batch |The optimizer's update )",
+        "Fitroom's guard gave a step up: it does not fit with all that was allowed. The model is as it was before it.",
+    ),
+    _face(
         "failed-to-allocate-memory",
         None,
         r"failed\s+to\s+allocate\s+memory\s*\[Op:|(?m:\bfailed to allocate memory$)"
@@ -102,7 +108,7 @@ FACES = (
         "hbm-exceeded",
         _TPU,
         r"Ran\s+out\s+of\s+memory\s+in\s+memory\s+space\s+[hvs]mem\b|Ran\s+out\s+of\s+memory\s+in\s+memory\s+space\s+hbm"
-        r"|would\s+exceed\s+memory\s+\(size=\d+\)|Exceeded\s+hbm\s+capacity"
+        r"|would\s+exceed\s+memory\s+\(size=\d+\)|Exceeded\s+hbm\s+capacity|[Hh]bm usage:?\s+[\d.]+[KMGT][^\n]{0,80}exceed"
         r"|Attempting to (?:allocate|reserve) [\d.]+\w*[^\n]{0,40}\. That was not possible",
         "The program that XLA compiled needs more than the TPU's high-bandwidth memory.",
     ),
@@ -120,6 +126,12 @@ FACES = (
         r"Failed\s+to\s+allocate\s+\d+\s+bytes\s+for\s+new\s+constant",
         "XLA had no room for a constant of the program. Another process, or this one's own preallocation, "
         "may hold the memory.",
+    ),
+    _face(
+        "copy-without-room",
+        None,
+        r"(?:SameWorkerRecvDone|RecvTensor|Send/Recv)[^\n]{0,40}unable\s+to\s+allocate\s+output\s+tensor",
+        "What one device sends found no room on the other: data that go to the card, most often a batch.",
     ),
     _face(
         "dst-tensor-not-initialized",
@@ -148,7 +160,7 @@ FACES = (
         "allocator-ran-out",
         None,
         # "The caller indicates that this is not a failure": an optional scratch space was not had. Benign.
-        r"(?:Allocator\s+\([^)\n]+\)\s+r|\bR)an\s+out\s+of\s+memory\s+trying\s+to\s+allocate"
+        r"(?:Allocator\s+(?:\([^)\n]+\)\s+)?r|\bR)an\s+out\s+of\s+memory\s+trying\s+to\s+allocate"
         r"(?![\s\S]{0,160}?not\s+a\s+failure)|EigenAllocator for GPU ran out of memory",
         "The BFC allocator gave up on a request after waiting for memory to come free.",
     ),
@@ -228,7 +240,7 @@ FACES = (
         r"(?i:terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=(]+137\b|signal 9 \(SIGKILL\))"
         r"|<Signals\.SIGKILL|(?i:exit\s?code\s*:?|exit status) -9\b|killed by signal: Killed"
         r"|(?m:^[ \t]*Killed[ \t]*$)|line \d+: +\d+ Killed\b|(?m:^(?:zsh: |\[\d+\] +(?:[+-] +)?\d+ +)killed\b)"
-        r"|[\"'`]Killed[\"'`]|\b(?:RAM|memory)\b[^\n]{0,80}\b(?:gets?|got|was|is|being) killed\b",
+        r"|KernelRestarter: restarting kernel|[\"'`]Killed[\"'`]|\b(?:RAM|memory)\b[^\n]{0,80}\b(?:gets?|got|was|is|being) killed\b",
         "The process was killed from outside. Most often the kernel did it for memory; anyone may.",
         certain=False,
     ),
@@ -265,6 +277,7 @@ FACES = (
         # A piece of the card that was refused, and a smaller one tried, is called so, too.
         r"(?:ResourceExhaustedError|RESOURCE_EXHAUSTED|Resource exhausted)\b(?!(?:\s*:)+\s*CUDA_ERROR)"
         r"[^\n]{0,200}(?:allocat|memory|OOM)"
+        r"|ResourceExhaustedError:\s+Graph\s+execution\s+error"
         r"|CUDA_ERROR_OUT_OF_MEMORY(?=\W[^\n]{0,200}\n\s*(?:Traceback|Aborted|Segmentation|\Z))"
         # The allocator's statistics are written when it gives up.
         r"|\bLimit:\s+\d{6,15}\s*\n[^\n]{0,120}(?<![A-Za-z])InUse:\s+\d",

@@ -26,8 +26,8 @@ class Shape:
 
 _KINDS = {"G": Resource.GPU_MEMORY, "C": Resource.HOST_MEMORY, "T": Resource.TPU_MEMORY}
 _DEVICE = Pattern(
-    r"(?:\bon\s+|_device_|(?<!recv)(?<!send)_device=\s*\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
-    r"(/(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
+    r"(?:\bon\s+|_device_|;[0-9a-f]{6,20};|(?<!recv)(?<!send)_device=\s*\\?\"|\bto\s+|\bfrom\s+|[Cc]reat(?:ed|ing)\s+(?:TensorFlow\s+)?device\s+\()"
+    r"(/?(?:job:[\w.\-/:]*?/)?(?:device:)?(?:XLA_)?([GCT]PU):\d+)(?![\w/])",
     re.IGNORECASE,
 )
 _COPY = Pattern(r"\bcopying\b|Dst tensor is not initialized", re.IGNORECASE)
@@ -78,11 +78,12 @@ _SHAPE = Pattern(
 )
 _XLA_SHAPE = Pattern(r"\b[Ss]hape\s*[=:]\s*'?\(?((?:pred|bf|[fsuc])\d{0,3})\[(\d+(?:,\d+)*)\]")
 # TensorFlow 1 writes a constant's value into the node.
-_CONSTANT = Pattern(r"=\s*Const\[[^\]]{0,80}?Tensor<type:\s*(\w+)\s+shape:\s*\[(\d+(?:,\d+)*)\]")
+_CONSTANT = Pattern(r"=\s*Const\[[^\n]{0,200}?Tensor<type:\s*(\w+)\s+shape:\s*\[(\d+(?:,\d+)*)\]")
 _NODE = Pattern(r"\[\[[Nn]ode:?\s[^\]\[]{0,400}\[((?:[^\]]|(?<=[\"\w])\](?=,)){0,400})")
 _NODE_TYPE = Pattern(r"\b(?:DstT|dtype)=DT_(\w+)"), Pattern(r"\bT=DT_(\w+)")  # of what comes out; of what goes in
 _SIZES = {
-    "half": 2, "bfloat16": 2, "float": 4, "double": 8, "bool": 1, "pred": 1, "complex": 8, "bf16": 2, "quint": 1,
+    "half": 2, "bfloat16": 2, "float": 4, "double": 8, "bool": 1, "pred": 1, "complex": 8, "bf16": 2,
+    "quint": 1, "object": 8,
 }  # fmt: skip
 
 
@@ -144,9 +145,11 @@ _EXACT = (
     Pattern(r"\bexceeds\s+maximum\s+size\s+\d+:\s*(\d+)"),
     Pattern(r"\bAllocation\s+of\s+(\d+)\s+exceeds"),
     Pattern(r"\btried\s+to\s+allocate\s+(\d{2,})\b(?!\.)"),
+    Pattern(r"\btcmalloc: large alloc (\d{5,})\b"),
 )
 _ROUNDED = (
     Pattern(rf"\b(?:allocat(?:e|ing)|request\s+for|reserve)\s+(?:about\s+)?{_AMOUNT}", re.IGNORECASE),
+    Pattern(rf"\bspace\s+[hvs]mem\.\s+Used\s+{_AMOUNT}\s+of\b"),
     Pattern(rf"\bUsed\s+{_AMOUNT}\s+of\s+[\d.]+\s?[KMGTP]?i?B?\s+(?:hbm|vmem|smem)"),
     Pattern(r"\ballocate\s+(\d{4,})\b(?!\.)", re.IGNORECASE),
 )

@@ -115,8 +115,13 @@ def test_a_batch_that_will_not_fit_and_cannot_be_sliced_is_refused_before_it_run
     fitroom.guard(model)
     monkeypatch.setattr("fitroom.training.eager_calls._SAFE", 10**9)
     monkeypatch.setattr(EagerCalls, "_need", lambda self, call, size, meter: size * 10**9)
-    with pytest.raises(fitroom.DoesNotFit, match="BatchNormalization"), tf.GradientTape():
+    with pytest.raises(fitroom.DoesNotFit, match="BatchNormalization") as caught, tf.GradientTape():
         model(X, training=True)
+    found = fitroom.diagnose(caught.value)
+    assert (found.cause.value, found.advice[0].code) == (
+        "batch_or_activations",
+        "fitroom.guard(model, allow=('micro_batch',))",
+    )
 
 
 def test_tensors_by_keyword_are_cut_along(small_slices: None, monkeypatch: pytest.MonkeyPatch) -> None:

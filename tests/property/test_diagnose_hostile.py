@@ -126,6 +126,14 @@ def test_what_is_repeated_without_end_is_answered(unit: bytes) -> None:
     check(diagnosing.of_stream(Endless(unit, 8 << 20, b"\nRESOURCE_EXHAUSTED: " + OOM.encode())))
 
 
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    "name", ["one line", "one line of needles", "one line of messages", "zeros", "escapes", "html"]
+)
+def test_a_line_of_500_mb_is_answered(name: str) -> None:
+    check(diagnosing.of_stream(Endless(HOSTILE[name], 500 << 20, b"\nRESOURCE_EXHAUSTED: " + OOM.encode())))
+
+
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_memory_is_bounded_whatever_the_size(unit: bytes) -> None:
     tracemalloc.start()

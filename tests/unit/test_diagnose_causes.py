@@ -115,6 +115,36 @@ LOGS: list[tuple[str, str]] = [
     ("proto_embedded_data", "libprotobuf ERROR: Cannot allocate buffer larger than kint32max for StringOutputStream"),
     ("inference_too_large", "Inferencing fails, even for one image\n" + oom("1,196,1809,1164")),
     ("inference_too_large", "feed_dict={self.x: self.test.input.images}\n" + oom("2394,64,128,128")),
+    # What people write beside a log.
+    ("other_process", "# two trainings on one card collide here:\n" + oom("8,64,20,20", dtype="float")),
+    ("other_process", "close other notebooks first, or: Blas GEMM launch failed : a.shape=(40, 5), b.shape=(5, 19)"),
+    ("gpu_preallocation_or_growth", "Blas GEMM launch failed : a.shape=(40, 5), b.shape=(5, 19)\nset_memory_growth(gpus[0], True)"),
+    ("gpu_preallocation_or_growth", "keras takes nearly all of the GPU memory when it starts\n" + oom("300,128")),
+    ("weights_or_optimizer_too_big", "the network is too large for my card: 'Dst tensor is not initialized'"),
+    ("weights_or_optimizer_too_big", "    model.add(Embedding(vocab_size, 300, weights=[vectors]))\nMemoryError: \n"),
+    ("single_giant_tensor", "fit copies the whole dataset to the GPU: Dst tensor is not initialized"),
+    ("leak_over_iterations", "training one after the other leaks until 'Dst tensor is not initialized'"),
+    ("leak_over_iterations", "\n".join(f"round {n}: memory {100 + 60 * n}.5MB" for n in range(5)) + "\n" + oom("9000000")),
+    ("inference_too_large", "out = sess.run(logits, feed_dict={x: test_data, keep: 1.0})\n" + oom("26000,6,29,29")),
+    ("leak_over_iterations", "states.append(state)  # accumulates in memory\nRESOURCE_EXHAUSTED: OOM when allocating tensor"),
+    ("other_process", oom("3,3,16,32", more="[[node conv2d_1/kernel/Initializer/random_uniform (defined at x)]]")),
+    ("retracing", "the RAM keeps on growing\n5 out of the last 5 calls to <function f> triggered tf.function retracing.\nKilled"),
+    ("leak_over_iterations", "for _ in range(99999):\n    kept.append(torch.ones(9000, device='cuda'))\nCUDA out of memory. Tried to allocate "
+     "2.00 MiB (GPU 0; 8.00 GiB total capacity; 6.88 GiB already allocated; 0 bytes free; 6.96 GiB reserved in total by PyTorch)"),
+    ("leak_over_iterations", "tf.get_default_graph().finalize()  # ValueError: GraphDef cannot be larger than 2GB."),
+    ("host_dataset", "tcmalloc: large alloc 5011936256 bytes == 0x5bb @ 0x7f\nKernelRestarter: restarting kernel (1/5), keep random ports"),
+    ("weights_or_optimizer_too_big", "batch sizes of 8, 16 and 32 did not help:\n" + oom("16,1024")),
+    ("weights_or_optimizer_too_big", "InternalError: Dst tensor is not initialized.\n [[Node: w/Adam/Initializer/Const = Const[_class="
+     '["loc:@w"], dtype=DT_FLOAT, value=Tensor<type: float shape: [65536,1024] values: [0 0]...>, _device="/gpu:0"]()]]'),
+    ("weights_or_optimizer_too_big", "Dst tensor is not initialized.\n [[Node: Variable_3/initial_value = Const[dtype=DT_FLOAT]()]]"),
+    ("leak_over_iterations", "with each trial more and more RAM is used\nKilled\n"),
+    ("gpu_preallocation_or_growth", "--allow-growth solves it: failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED"),
+    # What shapes and the allocator's account tell.
+    ("single_giant_tensor", "MemoryError: Unable to allocate 512. GiB for an array with shape (34359738368,) and data type complex128"),
+    ("batch_or_activations", "OOM when allocating tensor with shape[734511,173]"),
+    ("batch_or_activations", oom("8,2560", more="[[{{node functional_1/block6c_squeeze/Mean}}]]")),
+    ("single_giant_tensor", oom("400,2,5000,5000")),
+    ("fragmentation", dump(8 * G, 4 * G, (1, 2 * G + 2**29), largest=2 * G)),
 ]  # fmt: skip
 
 

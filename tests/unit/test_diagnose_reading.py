@@ -280,3 +280,59 @@ def test_a_footprint_makes_the_numbers_better() -> None:
     found = fitroom.diagnose(NEW_DUMP, footprint)
     assert found.cause is Cause.BATCH_OR_ACTIVATIONS
     assert "batch 128 → at most 95 can fit" in " ".join(one.effect for one in found.advice)
+
+
+def test_a_copy_names_where_it_found_no_room() -> None:
+    key = f"Key: {CPU};3fbc21d7a1;{GPU};edge_7_IteratorGetNext;0:0"
+    text = f"ResourceExhaustedError: Graph execution error:\n\nSameWorkerRecvDone unable to allocate output tensor. {key}\n"
+    told(
+        f"{text}\t [[{{{{node IteratorGetNext/_4}}}}]]",
+        resource=Resource.GPU_MEMORY,
+        device=GPU,
+        op="IteratorGetNext/_4",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ResourceExhaustedError (see above for traceback): runs/a/model.ckpt-90.data-00000-of-00001.tempstate593605",
+        "Resource exhausted: D:\\runs\\model.ckpt-90.tempstate593605",
+    ],
+)
+def test_a_file_alone_is_a_full_disk(text: str) -> None:
+    told(text, resource=Resource.DISK, cause=Cause.DISK_FULL)
+
+
+def test_a_tpus_memories_are_told_with_what_was_wanted() -> None:
+    text = "RESOURCE_EXHAUSTED: Ran out of memory in memory\n    space vmem. Used 40.00M of 32.00M."
+    told(text, resource=Resource.TPU_MEMORY, wanted_bytes=40 * MIB)
+    told(
+        "RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 30.5G, exceeding available bytes: 16G",
+        resource=Resource.TPU_MEMORY,
+    )
+
+
+def test_brackets_that_markdown_escapes_are_read() -> None:
+    told(r"|512|OOM when allocating tensor with shape\[512,80,64\]", tensor_shape=(512, 80, 64))
+
+
+def test_an_error_without_words_is_a_suspicion() -> None:
+    found = told("ResourceExhaustedError: Graph execution error", resource=Resource.GPU_MEMORY)
+    assert found.confidence < 0.5
+
+
+def test_where_in_the_step_it_was_is_told_by_the_operation() -> None:
+    for node, phase, layer in (
+        ("model/conv_3/Relu", "forward", "conv_3"),
+        ("gradient_tape/model/conv_3/Conv2D/Conv2DBackpropInput", "backward", "conv_3"),
+        ("adam/truediv_4", "update", None),
+        ("convert_image/Cast", "", None),
+        ("dense/kernel/Initializer/random_uniform", "", "dense"),
+    ):
+        found = fitroom.diagnose(f"RESOURCE_EXHAUSTED: {OOM}\n [[{{{{node {node}}}}}]]")
+        assert (found.phase, found.layer) == (phase, layer), node
+
+
+def test_a_node_on_a_line_of_its_own_is_read() -> None:
+    told(f"ResourceExhaustedError: {OOM}\nNode: 'model/conv_3/Conv2D'\n", op="model/conv_3/Conv2D", layer="conv_3")

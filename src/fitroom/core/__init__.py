@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 
 _HOMES = {
     "Advice": "advice",
+    "Attempt": "attempt",
     "Budget": "budget",
     "Cause": "cause",
     "Diagnosis": "diagnosis",
@@ -34,6 +35,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from fitroom.core.advice import Advice
+    from fitroom.core.attempt import Attempt
     from fitroom.core.budget import Budget
     from fitroom.core.cause import Cause
     from fitroom.core.diagnosis import Diagnosis, Evidence
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advice",
+    "Attempt",
     "Budget",
     "Cause",
     "Diagnosis",

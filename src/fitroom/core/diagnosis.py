@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from fitroom.core import diagnosis_text
 from fitroom.core.advice import Advice
@@ -34,6 +35,7 @@ class Diagnosis(Noun):
         wanted_bytes: what was asked for last; often by the victim, not the culprit.
         op: the operation that asked, as the message names it.
         layer: the layer of the model that it belongs to, where its name tells.
+        phase: where in the step it was, where that is known.
         limit_bytes, in_use_bytes: of the memory, or of the limit, that ran out.
         fragmentation: (pool - in use - largest free) / (pool - in use), from 0 to 1.
         summary: the cause in words.
@@ -56,6 +58,7 @@ class Diagnosis(Noun):
     dtype: str | None = None
     op: str | None = None
     layer: str | None = None
+    phase: Literal["", "forward", "backward", "update"] = ""
     allocator: str | None = None
     limit_bytes: int | None = None
     in_use_bytes: int | None = None

@@ -28,6 +28,8 @@ _WHAT = {
     "proto_2gb": "A graph is larger than 2 GB",
     "not_exhaustion": "Nothing ran out",
 }
+_PHASES = {"": "", "forward": ", on the way forth", "backward": ", on the way back", "update": ", in the update"}
+_KEEP = "  $ python train.py 2>&1 | tee train.log; fitroom diagnose train.log"
 _COMMAND = re.compile(r"[A-Z_]+=\S+ |(?:fitroom|python|nvidia-smi|kill|df|ulimit)(?: |$)")
 # When and where in a runtime's source a line was written: for those who wrote it.
 _STAMP = re.compile(
@@ -42,7 +44,8 @@ def headline(diagnosis: Diagnosis) -> str:
     what = _what(diagnosis)
     if not diagnosis.ran_out:
         return what
-    return _plain(f"{what}: {diagnosis.summary or diagnosis.cause.value} ({_sure(diagnosis)})")
+    why = diagnosis.summary or diagnosis.cause.value
+    return _plain(f"{what if why == what else f'{what}: {why}'} ({_sure(diagnosis)})")
 
 
 def rendered(diagnosis: Diagnosis) -> Group:
@@ -51,6 +54,8 @@ def rendered(diagnosis: Diagnosis) -> Group:
     from rich.text import Text
 
     parts = [*_one(diagnosis)]
+    if diagnosis.others:
+        parts.insert(0, Text(f"{len(diagnosis.others) + 1} failures; this is the first\n", style="bold"))
     for number, other in enumerate(diagnosis.others[:_OTHERS], 2):
         lines = f", line {other.evidence[0].line}" if other.evidence and other.evidence[0].line else ""
         parts.append(Text(f"\nFailure {number} of {len(diagnosis.others) + 1}{lines}", style="bold"))
@@ -80,9 +85,14 @@ def _one(diagnosis: Diagnosis) -> list[Text | Table]:
     if not diagnosis.ran_out:
         parts: list[Text | Table] = [Text(what, style="bold green")]
         if diagnosis.evidence:
-            parts += [Text(_plain(diagnosis.summary)), *_lines(diagnosis)]
-        return parts
-    parts = [Text(what, style="bold red"), Text(_plain(f"{diagnosis.summary}  ({_sure(diagnosis)})"), style="bold")]
+            return [*parts, Text(_plain(diagnosis.summary)), *_lines(diagnosis)]
+        return [
+            *parts,
+            Text("If it died all the same, its last words are missing here. Keep them:", style="dim"),
+            Text(_KEEP),
+        ]
+    why = "" if diagnosis.summary == what else f"{diagnosis.summary}  "
+    parts = [Text(what, style="bold red"), Text(_plain(f"{why}({_sure(diagnosis)})"), style="bold")]
     parts += _facts(diagnosis)
     if diagnosis.why:
         parts += [Text("\nWhy", style="bold"), *(_item("•", words) for words in diagnosis.why)]
@@ -118,7 +128,9 @@ def _facts(diagnosis: Diagnosis) -> list[Table]:
         rows.append(("asked for", f"{size} ({tensor})" if size and tensor else size or tensor))
     if diagnosis.op:
         layer = f", layer {diagnosis.layer}" if diagnosis.layer and diagnosis.layer != diagnosis.op else ""
-        rows.append(("by", f"{diagnosis.op}{layer}"))
+        rows.append(("by", f"{diagnosis.op}{layer}{_PHASES[diagnosis.phase]}"))
+    elif diagnosis.phase:
+        rows.append(("when", _PHASES[diagnosis.phase].removeprefix(", ")))
     place = ", ".join(filter(None, (diagnosis.device, diagnosis.allocator)))
     if place:
         rows.append(("of", place.removeprefix("/job:localhost/replica:0/task:0/device:")))

@@ -25,6 +25,7 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&#x27;": "'
 _MARKS = Pattern(r"[ \t]*(?:(?:#+|>+|\|+|│|//+|;+)[ \t]?)+")
 # A line break or tab that was escaped; C:\new and C:\tmp are paths.
 _ESCAPED_BREAK = Pattern(r"(?:\\r)?\\n(?![a-z_])")
+_ESCAPED_BRACKET = Pattern(r"\\([\[\]])")  # as Markdown has it
 _ESCAPED_TAB = Pattern(r"\\t(?![a-z_])")
 _BREAKS = Pattern(r"[\r\n\x0b\x0c\x85\u2028\u2029]|\x08+")
 
@@ -35,6 +36,7 @@ def cleaned(raw: bytes) -> list[str]:
     if "\\" in text or "^[" in text:
         text = _ESCAPED_ESCAPES.sub("", text)
         text = _ESCAPED_TAB.sub("\t", _ESCAPED_BREAK.sub("\n", text)).replace('\\"', '"')
+        text = _ESCAPED_BRACKET.sub(lambda mark: mark[1], text)
     if "<" in text:
         text = _TAGS.sub("", text)
     if "&" in text:

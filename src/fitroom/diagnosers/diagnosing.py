@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 
-from fitroom import oom
+from fitroom import oom, oom_words
 from fitroom.core import Cause, Diagnosis, Event, Evidence, Footprint, Record, Remedy, Resource
-from fitroom.diagnosers import CAUSES, sizes, story
+from fitroom.diagnosers import CAUSES, attempts, sizes, story
 from fitroom.diagnosers.cleaning import printable
 from fitroom.diagnosers.facts import Facts
 from fitroom.diagnosers.lines import Passage
@@ -77,22 +77,43 @@ def _of_death(event: Event, words: str) -> Diagnosis:
 
 
 def _of_exception(error: BaseException, footprint: Footprint | None) -> Diagnosis:
-    """An exception's class counts, not only its words; so `fitroom.oom` has the last one."""
-    decided = oom.from_exception(error)
-    words = []
+    """An exception's class counts, not only its words, so `fitroom.oom` has the last one; and what a guard tried."""
+    decided, attempt = oom.from_exception(error), attempts.of_exception(error)
+    words = "\n".join(_chain(error))
+    if decided is None and attempt is None:
+        return Diagnosis(Resource.NOT_EXHAUSTION, Cause.UNKNOWN, 1.0, evidence=(Evidence(printable(words)[:300]),))
+    runtimes = attempt.words if attempt is not None and attempt.words else words
+    found = read(Passage(worth_reading(io.BytesIO(runtimes.encode("utf-8", "replace")))), footprint)
+    first = found[0]
+    if first.resource is Resource.NOT_EXHAUSTION or (decided is not None and first.resource is not decided.resource):
+        first = _bare(words, decided)
+    if attempt is not None:
+        evidence = (Evidence(printable(words.splitlines()[0])[:300]), *first.evidence)
+        limit = first.limit if first.limit is not None else attempt.limit_bytes
+        first = dataclasses.replace(
+            first, footprint=footprint, attempt=attempt, limit=limit, certain=True, evidence=evidence
+        )
+    return dataclasses.replace(weighed(first), others=tuple(weighed(one) for one in found[1:]))
+
+
+def _chain(error: BaseException) -> list[str]:
+    """The words of an exception, and of those that it was raised from."""
+    words: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         words.append(f"{type(current).__name__}: {current}")
         current = current.__cause__
-    if decided is None:
-        return Diagnosis(Resource.NOT_EXHAUSTION, Cause.UNKNOWN, 1.0, evidence=(Evidence(printable(words[0])[:300]),))
-    found = diagnose("\n".join(words), footprint)
-    if found.resource is decided.resource:
-        return found
-    facts = Facts(decided.resource, decided.face, decided.certain, "\n".join(words), footprint=footprint)
-    return dataclasses.replace(weighed(facts), evidence=(Evidence(printable(decided.evidence)[:300]),))
+    return words
+
+
+def _bare(words: str, decided: oom.Exhaustion | None) -> Facts:
+    """What is known where the words alone say nothing, or something else."""
+    place = oom_words.place(words)[0] or Resource.HOST_MEMORY
+    known = decided or oom.Exhaustion(place, "does-not-fit", evidence=words[:400])
+    evidence = (Evidence(printable(known.evidence)[:300]),)
+    return Facts(known.resource, known.face, known.certain, words, evidence=evidence)
 
 
 def weighed(facts: Facts) -> Diagnosis:
@@ -119,6 +140,7 @@ def weighed(facts: Facts) -> Diagnosis:
         dtype=facts.dtype,
         op=facts.op,
         layer=facts.layer,
+        phase=facts.phase,
         allocator=facts.allocator,
         limit_bytes=facts.limit,
         in_use_bytes=facts.in_use,
@@ -147,10 +169,12 @@ def _remedies(facts: Facts, cause: Cause) -> tuple[Remedy, ...]:
         return ()
     batch, need = story.batch(facts), sizes.needed(facts)
     found = []
+    attempt = facts.attempt
     if batch is None or batch > 1:
         count = sizes.slices(facts) or 2
         saves = need - need // count if need else None
-        found.append(dataclasses.replace(micro_batch.remedy(count), saves_bytes=saves))
-    if cause is Cause.BATCH_OR_ACTIVATIONS:
+        exact = not (attempt and attempt.refused)
+        found.append(dataclasses.replace(micro_batch.remedy(count, exact=exact), saves_bytes=saves))
+    if cause is Cause.BATCH_OR_ACTIVATIONS and not (attempt and attempt.recomputes):
         found.append(recompute.remedy())
     return tuple(found)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Literal
 
 from fitroom import oom_words
-from fitroom.core import Evidence, Footprint, Resource
+from fitroom.core import Attempt, Evidence, Footprint, Resource
 from fitroom.diagnosers import ops
 from fitroom.diagnosers.dump import Arena
 from fitroom.units import GIB, MIB
@@ -25,6 +26,7 @@ class Facts:
         times: how often the same failure came, with progress in between.
         refused: whether the card itself refused to give more, as CUDA says.
         footprint: what the step is known to need, where somebody knows.
+        attempt: what a guard tried last, where it was one that failed.
     """
 
     resource: Resource
@@ -44,11 +46,18 @@ class Facts:
     refused: bool = False
     evidence: tuple[Evidence, ...] = ()
     footprint: Footprint | None = None
+    attempt: Attempt | None = None
+
+    @property
+    def phase(self) -> Literal["", "forward", "backward", "update"]:
+        """Where in the step it was, as far as that is known."""
+        return "update" if self.attempt and self.attempt.phase == "update" else ops.phase(self.op)
 
     @property
     def layer(self) -> str | None:
         """The layer of the model, where the operation's name tells."""
-        return ops.layer(self.op)
+        known = ops.layer_of(self.op, self.attempt.layers) if self.attempt else None
+        return known or ops.layer(self.op)
 
     @property
     def on_card(self) -> bool:
@@ -66,6 +75,8 @@ class Facts:
     @property
     def in_use(self) -> int | None:
         """What was in use."""
+        if self.arena is None and self.attempt is not None:
+            return self.attempt.in_use_bytes
         return self.arena.in_use if self.arena else None
 
     def is_tiny(self) -> bool:

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fitroom.diagnosers.dump import Arena
     from fitroom.diagnosers.facts import Facts
 
 CAUSE = Cause.FRAGMENTATION
@@ -41,6 +42,8 @@ def clues(facts: Facts) -> Iterator[Clue]:
         free, piece = amount(match[1]) or 0, amount(match[2]) or 0
         if free >= facts.wanted > piece:
             yield Clue(5.0, f"{format_bytes(free)} were free, but {format_bytes(piece)} in one piece")
+    if arena and facts.wanted is None and _would_have_fit(arena):
+        yield Clue(4.0, "more was free than was ever asked for at once, though not in one piece")
     if arena is None or arena.in_use is None or facts.wanted is None or not facts.resource.is_memory:
         return
     pool = arena.pool or arena.limit or 0
@@ -57,6 +60,16 @@ def clues(facts: Facts) -> Iterator[Clue]:
             f"{format_bytes(free)} were free and {format_bytes(facts.wanted)} asked for, but the largest free "
             f"block was {format_bytes(arena.largest_free)}",
         )
+
+
+def _would_have_fit(arena: Arena) -> bool:
+    """Whether so much was free that the largest request ever would have fitted, had it been in one piece."""
+    if not arena.limit or arena.in_use is None or not arena.largest_request or (arena.requests or 0) < 1000:
+        return False
+    return (
+        arena.limit - arena.in_use > 1.2 * arena.largest_request
+        and 0.3 * arena.limit < arena.in_use < 0.7 * arena.limit
+    )
 
 
 def advice(facts: Facts) -> Iterator[Advice]:

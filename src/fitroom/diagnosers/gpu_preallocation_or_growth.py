@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from fitroom.core import Advice, Cause, Resource
 from fitroom.diagnosers import story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers.cause import Clue, page, said
+from fitroom.patterns import Pattern
 from fitroom.units import format_bytes
 
 TYPE_CHECKING = False
@@ -27,6 +30,13 @@ PAGE = page(
 )
 
 
+_SAID = Pattern(
+    r"\b(?:TF|tensorflow|keras|JAX|XLA|it)\b[^\n.]{0,30}\b(?:grab|take|allocate|apply for|occup|reserve|map)"
+    r"\w*\s[^\n.]{0,30}?\b(?:all|entire|whole|nearly all|most|9\d ?%)[^\n.]{0,20}\b(?:memory|VRAM|GPU|card)",
+    re.IGNORECASE,
+)
+
+
 def clues(facts: Facts) -> Iterator[Clue]:
     """A library that could not start, a constant that found no room, a setting in the words."""
     setting = story.setting(facts)
@@ -44,6 +54,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(4.0, "a CUDA library found no room for its workspace")
     if facts.face == "xla-new-constant":
         yield Clue(4.0, "XLA found no room for a constant: the memory had been handed out before")
+    if facts.face == "gpu-start-failed":
+        yield Clue(2.0, "a CUDA library found no room to start: TensorFlow may have taken the card")
+    yield from said(facts, _SAID)
     if share := story.own_share(facts):
         given, free = (format_bytes(one) for one in share)
         yield Clue(5.0, f"{free} were free, and TensorFlow was given {given}: the program limits itself")

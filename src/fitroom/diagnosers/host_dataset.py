@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from fitroom.core import Advice, Cause, Resource
-from fitroom.diagnosers import sizes, story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers import ops, sizes, story
+from fitroom.diagnosers.cause import Clue, page, said
+from fitroom.diagnosers.single_giant_tensor import WHOLE
 from fitroom.patterns import Pattern
 from fitroom.units import GIB, format_bytes
 
@@ -26,11 +25,6 @@ PAGE = page(
     "fails on CPU:0 in an operation of the input pipeline; a small tensor fails on the CPU.",
     "read in batches from files (tf.data, a PyDataset over numpy.load(…, mmap_mode='r')); float32 or uint8 instead of "
     "float64; sparse labels instead of one-hot; cache to a file; a smaller shuffle buffer.",
-)
-_DATA_OPS = Pattern(
-    r"Iterator|dataset|decode_?(?:jpeg|png|image|bmp|gif|raw|csv|wav|video|and)|convert_image|ShuffleAnd|Cache"
-    r"|(?<![a-z])parse_?(?:example|single|tensor)|ReadFile|from_tensor|map_fn|resize_?image|random_crop|augment",
-    re.IGNORECASE,
 )
 _DATA_WORDS = Pattern(
     r"to_categorical|one_?hot|np\.(?:array|concatenate|stack|load|zeros|append)|read_csv|astype|pd\.|pandas|from_tensor_slices"
@@ -56,9 +50,10 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, "the host's memory was full, not the card's")
     elif facts.face in ("python-memory-error", "bad-alloc", "torch-cpu", "allocator-ran-out"):
         yield Clue(2.0, "the host had no memory to give")
+    yield from said(facts, WHOLE)
     if story.kernel_is_of(facts, "dataset", "iterator_ops", "decode_", "example_parsing", "whole_file_read"):
         yield Clue(3.0, "the input pipeline was at work")
-    if facts.op and _DATA_OPS.search(facts.op):
+    if facts.op and ops.is_data(facts.op):
         yield Clue(4.0, f"{facts.op} is part of the input pipeline")
     is_activation = len(facts.shape or ()) >= 4 or (len(facts.shape or ()) == 3 and story.leads_with_batch(facts))
     if facts.face == "oom-when-allocating" and not facts.is_giant() and not is_activation:
@@ -86,6 +81,10 @@ def advice(facts: Facts) -> Iterator[Advice]:
             f"{format_bytes(size)} → {format_bytes(size // 2)}",
             "x.astype('float32')",
         )
+    cache = Advice("Cache to a file, and shuffle less at a time", "", "dataset.cache('/tmp/cache').shuffle(1000)")
+    is_pipeline = facts.op is not None and ops.is_data(facts.op)
+    if is_pipeline:
+        yield cache
     yield Advice(
         "Read the data in batches instead of whole",
         f"one batch of 32 instead of {facts.shape[0]} rows"
@@ -95,7 +94,8 @@ def advice(facts: Facts) -> Iterator[Advice]:
     )
     if "to_categorical" in facts.words or ("one" in facts.words and "hot" in facts.words):
         yield Advice("Leave labels as numbers", "one number instead of a row", "loss='sparse_categorical_crossentropy'")
-    yield Advice("Cache to a file, and shuffle less at a time", "", "dataset.cache('/tmp/cache').shuffle(1000)")
+    if not is_pipeline:
+        yield cache
     if facts.face in ("kernel-oom-kill", "sigkill", "notebook-host"):
         yield Advice(
             "Have it watched, started again and continued", "trainings go on where they were", "fitroom run train.py"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from fitroom.core import Advice, Cause
-from fitroom.diagnosers import story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers import course, story
+from fitroom.diagnosers.cause import Clue, page, said
+from fitroom.patterns import Pattern
 from fitroom.units import format_bytes
 
 TYPE_CHECKING = False
@@ -25,6 +28,15 @@ PAGE = page(
     "keras.backend.clear_session() between models, or a process for each: fitroom.isolated(train)(…).",
 )
 
+_SAID = Pattern(
+    r"\b(?:memory )?leak(?:s|ed|ing|age)?\b|\bkeeps? (?:on )?(?:growing|increasing|rising|climbing)\b"
+    r"|\bmemory (?:usage |use )?(?:steadily |continuously |slowly )?(?:grows|increases|accumulates|builds up)\b"
+    r"|\bmore and more (?:GPU |host |of the )?(?:RAM|VRAM|memory)\b"
+    r"|\baccumulat\w+ (?:in|on|over) (?:the )?(?:memory|GPU|card|RAM|VRAM|time)\b"
+    r"|\b(?:never|not) (?:being )?(?:freed|released)\b|\bpil(?:es|ing) up\b|泄[漏露]|\bfrom the second (?:\w+ )?on\b",
+    re.IGNORECASE,
+)
+_KEPT = Pattern(r"\.append\(\s*(?:torch\.|tf\.|jnp\.|model\(|(?:loss|losses|outputs?|preds?|logits|state)\))")
 _MANY_OPERATIONS = 300_000  # a large model with its way back has some ten thousand
 
 
@@ -33,28 +45,45 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if facts.face == "proto-2gb":
         if "GraphDef" in facts.words:
             yield Clue(3.0, "a graph that is saved while training may grow with every step")
-            if story.is_growing(facts):
+            if ".finalize()" in facts.words:
+                yield Clue(3.0, "the graph is to be frozen, so that nothing adds to it")
+            if course.is_growing(facts):
                 yield Clue(3.0, "it had gone well for a while")
         return
     if not facts.resource.is_memory:
         return
-    done, rounds = story.epochs(facts), story.rounds(facts)
+    done, rounds = course.epochs(facts), course.rounds(facts)
     if done >= 1:
         yield Clue(5.0 if done >= 3 else 2.5, f"{done} epoch{'s' * (done > 1)} had gone well")
+    elif course.steps(facts) >= 1000:
+        yield Clue(2.0, f"{course.steps(facts)} steps had gone well")
+    if rise := course.rises(facts):
+        yield Clue(4.0, f"what was in use only ever rose: {format_bytes(rise[0])} → {format_bytes(rise[1])}")
+    # Retracing makes memory grow, too, and is more than somebody's word.
+    yield from said(facts, _SAID, 1.0 if course.retracings(facts) else 5.0)
+    if _KEPT.search(facts.words[-12_000:]):
+        yield Clue(3.0, "what a step makes is put into a list, and kept")
     if rounds >= 2:
         yield Clue(4.0, f"it is round {rounds} of a loop")
-    if story.models(facts) >= 8:
-        yield Clue(4.0 + (story.models(facts) >= 15), f"it is model {story.models(facts) + 1} of this process")
-    if story.graphs(facts) >= _MANY_OPERATIONS:
-        yield Clue(3.5, f"{story.graphs(facts)} operations had been made: models or functions are made again and again")
-    if story.is_in_loop(facts):
+    if course.models(facts) >= 8:
+        is_sure = course.models(facts) >= 15 or story.is_inference(facts)
+        yield Clue(4.0 + is_sure, f"it is model {course.models(facts) + 1} of this process")
+    if course.graphs(facts) >= _MANY_OPERATIONS:
+        yield Clue(3.5, f"{course.graphs(facts)} operations had been made: models are made again and again")
+    if course.is_in_loop(facts):
         yield Clue(2.0, "it is said to happen in a loop, or after a while")
-    if story.node_number(facts) >= 1000:
+    if course.node_number(facts) >= 1000:
         yield Clue(4.0, f"{facts.op} is numbered: the graph grows with every round")
     if facts.times >= 3:
         yield Clue(1.5, f"the same failure came {facts.times} times, with progress in between")
     if "clear_session" in facts.words:
         yield Clue(2.0, "models are built in a loop")
+    attempt = facts.attempt
+    if attempt and attempt.model_bytes is not None and facts.limit:
+        held = (attempt.in_use_bytes or 0) - attempt.model_bytes
+        if held > 0.5 * facts.limit:
+            words = f"{format_bytes(held)} that are not the model's were in use before the step: tensors are kept"
+            yield Clue(7.0 if held > 0.8 * facts.limit else 3.0, words)
     arena = facts.arena
     if arena and arena.limit and arena.largest_request and arena.largest_request < arena.limit // 500:
         is_full = (arena.in_use or 0) > 0.9 * arena.limit

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from fitroom.core import Advice, Cause, Resource
-from fitroom.diagnosers import story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers import ops, story
+from fitroom.diagnosers.cause import Clue, page, said
 from fitroom.patterns import Pattern
 from fitroom.units import GIB, format_bytes
 
@@ -26,7 +28,14 @@ PAGE = page(
     "nvidia-smi shows who it is: end that process, or restart the notebook's kernel. Where two have to share the card, "
     "give each a limit of its own: fitroom run --budget 4GiB train.py.",
 )
-_CANNOT_START = Pattern(r"failed initializing StreamExecutor|Blas \w+ launch failed|Failed to create session")
+_CANNOT_START = Pattern(r"failed initializing StreamExecutor|Failed to create session")
+_SAID = Pattern(
+    r"\b(?:another|other|two|second|concurrent)\s+(?:\w+\s+){0,2}"
+    r"(?:process(?:es)?|programs?|notebooks?|sessions?|jobs?|runs|clients|workloads?|trainings?|scripts)\b"
+    r"|\b(?:GPU|card|memory) contention\b|\bkill(?:ing)? (?:the|that|some|all|other) (?:\w+ )?process(?:es)?\b"
+    r"|\b(?:GPU|card) is (?:already |being )?(?:used|occupied|shared|taken)\b|其他(?:进程|程序)|多个\w{0,12}程序|杀死",
+    re.IGNORECASE,
+)
 
 
 def clues(facts: Facts) -> Iterator[Clue]:
@@ -44,10 +53,15 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(5.0, f"other processes hold {format_bytes(held)}")
     if facts.face == "cuda-context" or _CANNOT_START.search(facts.words):
         yield Clue(4.0, "CUDA could not even start on the card")
+    elif facts.is_tiny() and ops.is_initializer(facts.op or ""):
+        yield Clue(4.5, "the first weights, which are small, found no room: the card was full before")
+    elif facts.face == "gpu-start-failed":
+        yield Clue(2.5, "a CUDA library could not start on the card")
+    yield from said(facts, _SAID, 5.0)
     if facts.face == "card-refused-little":
         yield Clue(2.5, "the card refused even a little")
     if "CUBLAS_STATUS_NOT_INITIALIZED" in facts.words:
-        yield Clue(4.0, "cuBLAS could not get the little that it needs to start")
+        yield Clue(3.5, "cuBLAS could not get the little that it needs to start")
     if arena and arena.limit and arena.in_use is not None and facts.wanted and facts.face != "torch-cuda":
         taken = arena.pool if arena.pool is not None else arena.in_use
         if taken + facts.wanted < arena.limit * (1.0 if facts.refused else 0.9) and not arena.fragmentation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fitroom import oom, oom_words
 from fitroom.core import Evidence, Footprint, Resource
-from fitroom.diagnosers import dump, ops
+from fitroom.diagnosers import attempts, dump, ops
 from fitroom.diagnosers.cleaning import printable
 from fitroom.diagnosers.facts import Facts
 from fitroom.diagnosers.failures import Failure, around, told_apart
@@ -39,6 +39,9 @@ def _facts(passage: Passage, failures: list[Failure], number: int, footprint: Fo
     if wanted is None and main.is_memory and (refused := oom.HARMLESS.search(of_it.text)):
         wanted = oom_words.amount(next(filter(None, refused.groups())))
     limit = arena.limit if arena and arena.limit is not None else dump.limit(words)
+    attempt = attempts.of_text(words)
+    if limit is None and attempt is not None:
+        limit = attempt.limit_bytes
     return Facts(
         resource=main.resource,
         face=main.face,
@@ -57,6 +60,7 @@ def _facts(passage: Passage, failures: list[Failure], number: int, footprint: Fo
         refused="from device: CUDA_ERROR_OUT_OF_MEMORY" in before.text + of_it.text,
         evidence=_evidence(passage, failure, of_it),
         footprint=footprint,
+        attempt=attempt,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fitroom.core import Advice, Cause
-from fitroom.diagnosers import story
+from fitroom.diagnosers import course
 from fitroom.diagnosers.cause import Clue, page
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ PAGE = page(
 
 def clues(facts: Facts) -> Iterator[Clue]:
     """TensorFlow's warnings."""
-    count = story.retracings(facts)
+    count = course.retracings(facts)
     if count and facts.resource.is_memory:
         points = 3.0 if facts.on_card else 4.0
         yield Clue(points if count > 1 else points - 0.5, f"TensorFlow warned of retracing {count} times before")

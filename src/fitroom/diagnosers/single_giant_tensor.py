@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import sizes, story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers.cause import Clue, page, said
 from fitroom.oom_words import amount
 from fitroom.patterns import Pattern
 from fitroom.units import GIB, MIB, format_bytes
@@ -31,6 +33,12 @@ _ALONE = Pattern(
     r"|transpose|reshape|gather|scatter|multiply|add|subtract|where|pad|matmul|zeros|ones|take|squeeze|tile|repeat))'"
 )
 
+WHOLE = Pattern(
+    r"\b(?:whole|entire|full|complete|all (?:of )?(?:the|my|your)) (?:training |input |test )?"
+    r"(?:data(?:set)?|arrays?|container|matrix|tensor|sequence|corpus|images)\b(?!\s*(?:size|path|name))",
+    re.IGNORECASE,
+)
+
 
 def clues(facts: Facts) -> Iterator[Clue]:
     """A size that no memory has, axes too long for a batch, few chunks that hold everything."""
@@ -38,7 +46,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
         return
     shape, size = facts.shape or (), facts.tensor_bytes or 0
     if _is_copied_whole(facts):
-        yield Clue(1.8, "data goes to the device in one piece")
+        yield Clue(1.8 + 4.0 * story.batch_is_not_it(facts), "data goes to the device in one piece")
+    if facts.on_card:
+        yield from said(facts, WHOLE)
     if is_one_operation(facts):
         yield Clue(3.2, "JAX ran one operation by itself, not a step: what it makes is too large")
     elif is_round_block(facts):
@@ -55,10 +65,14 @@ def clues(facts: Facts) -> Iterator[Clue]:
         # A matrix of NumPy's with two equal sides is no dataset.
         is_square = facts.face == "numpy-array" and len(shape) == 2
         yield Clue(7.0 if is_square else 3.0, "it has the same long axis twice: every pair")
+    elif len(shape) == 4 and shape[2] == shape[3] >= 2000 and size >= GIB:
+        yield Clue(3.0, f"scores of {shape[2]} places of a sequence with each other: every pair")
     is_data = bool(shape) and shape[0] > (100_000 if len(shape) < 4 else 16_384) and not is_batch
     if is_data and size >= 512 * MIB and facts.face != "numpy-array":
         points = 2.5 if len(shape) >= 3 or (story.is_weight(facts) and facts.op) else 0.5
         yield Clue(points, f"its leading axis, {shape[0]}, is too long for a batch")
+    if facts.face == "numpy-array" and len(shape) in (1, 3) and size >= 128 * GIB:
+        yield Clue(6.0, f"no host has {format_bytes(size)} to spare: something multiplied")
     if facts.face == "numpy-array" and len(shape) == 2 and min(shape) >= 10_000 and max(shape) < 3 * min(shape):
         yield Clue(6.0, "both of its axes are long: no samples with their features")
     if not shape and facts.face in ("torch-cpu", "torch-cuda") and _is_too_large_for_torch(facts):
@@ -67,10 +81,16 @@ def clues(facts: Facts) -> Iterator[Clue]:
     if largest and facts.wanted and largest > 0.5 * facts.wanted:
         yield Clue(4.0, f"one buffer of the program is {format_bytes(largest)}")
     held = facts.arena.few_hold_most if facts.arena else None
-    if held and held.size > 2 * size:
+    if held and held.size > 2 * size and _is_full(facts):
         words = "chunk holds" if held.number == 1 else "chunks hold"
         total = format_bytes(held.number * held.size)
         yield Clue(5.0, f"{held.number} {words} {total} of what is in use; the tensor that failed is the victim")
+
+
+def _is_full(facts: Facts) -> bool:
+    """Whether the arena was full, so that who holds it is to blame."""
+    arena = facts.arena
+    return arena is None or not arena.limit or (arena.in_use or 0) > 0.7 * arena.limit
 
 
 # XLA lists what the program needs, the largest first. What comes in or goes out is listed by its sum, in another place.

@@ -20,24 +20,21 @@ _INFERENCE = Pattern(
     r"\b(?:predict|evaluate|inference|infer|generate|embed)(?:_\w+)?\(|\.eval\(|\bin eval\b"
     r"|\bin (?:predict|evaluate)\b|predict_function|test_function|predict_step|test_step|(?i:\binferenc(?:e|ing)\b)"
     r"|\b(?:during|while|when) (?:testing|evaluation|prediction)\b|\bat (?:test|predict|inference) time\b"
-    r"|\bpredictions?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b|\bwhole test set\b"
+    r"|\bpredictions?(?:_\w+)?\b|\bpredict\.py|\btest\.(?:\w+\.)?images\b|\btest_images\b|\bevaluating\b"
+    r"|\b(?:whole|entire|full|the) test set\b"
+    r"|\b(?:run|eval|call)\([^\n]{0,80}(?i:test[_.]?(?:data|set|x|images)|x_test)\b"
 )
 _TRAINING = Pattern(r"\bfit(?:_generator)?\(|\bin fit\b|train_step|train_function|gradient|minimize|train_op|optimizer")
+_NO_HELP = Pattern(
+    r"\bbatch[_ -]?sizes?\b[^\n]{0,60}\b(?:did(?:n't| not) help|useless|no (?:effect|difference|matter)|same error)\b"
+    r"|\bno matter (?:what|how|which)[^\n]{0,30}\bbatch"
+    r"|\beven (?:with|at|for) (?:a )?batch[_ -]?(?:size)? ?(?:of )?=? ?[12]\b",
+    re.IGNORECASE,
+)
 _KERNEL = Pattern(r"OP_REQUIRES failed at (\w+)\.(?:cc|h):\d")
 _BUILDING = Pattern(
     r"variables_initializer\(|\brun\(init(?:_op)?\b|\bin (?:add_weight|add_variable|build|_initialize_variables)\b"
     r"|self\.add\(layer\)|\.add_weight\("
-)
-_EPOCH = Pattern(r"\b[Ee]poch:?\s+(\d+)\s*(?:/|of\b)")
-_FUNCTION = Pattern(r"\[Op:__inference_\w*?_(\d+)\]")
-_LOOP = Pattern(r"\bin (?:a |the )?(?:for )?loop\b")
-_NTH = Pattern(r"\b(\d+)(?:st|nd|rd|th) (?:\w+ )?(?:trial|candidate|model|solution|iteration|fold|epoch|run|episode)\b")
-_WHILE = Pattern(r"\bafter (?:running |training )?(?:for )?(?:a while|some time|several (?:hours|epochs|days))\b")
-_ROUND = Pattern(r"\b(?:[Tt]rial|[Ff]old|[Rr]un|[Ii]teration|[Ee]pisode|[Mm]odel)\s*#?:?\s*(\d+)\b")
-_NUMBERED = Pattern(r"\b(?:sequential|model|functional|training)_(\d+)/")
-_AFTER_ROUNDS = Pattern(
-    r"\bafter\s+(?:about\s+|around\s+|some\s+|~\s?)?(\d+)(?:/\d+)?k?\s*"
-    r"(?:trials|folds|runs|models|episodes|iterations|epochs|hours|hrs|days)\b"
 )
 _FREE = Pattern(r"\bfree\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bFree memory:\s*([\d.]+\s?[KMGT]?i?B)")
 _TOTAL = Pattern(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:\s*([\d.]+\s?[KMGT]?i?B)")
@@ -45,13 +42,14 @@ _CREATED = Pattern(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwit
 _PROCESS = Pattern(r"^\|?\s*\d+\s+(?:N/A\s+N/A\s+)?\d+\s+(?:C|G|C\+G)\s+\S.*?(\d+)\s?MiB\s*\|?\s*$", re.MULTILINE)
 _SETTING = Pattern(
     r"\bmemory_limit\s*=\s*(\d+)|(?i:\w{0,30}gpu_memory_fraction)\s*[=:]?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
-    r"|\b(allow_growth|set_memory_growth|XLA_PYTHON_CLIENT_PREALLOCATE)\b"
+    r"|\b(allow[_-]growth|set_memory_growth|XLA_PYTHON_CLIENT_PREALLOCATE)\b"
 )
-_RETRACING = Pattern(r"triggered tf\.function retracing|\bretracing\b")
 
 
 def batch(facts: Facts) -> int | None:
     """The batch: as the words have it, else the leading axis where it looks like one."""
+    if facts.attempt is not None and facts.attempt.at_once:
+        return facts.attempt.at_once
     if facts.footprint is not None:
         return facts.footprint.batch_size
     said = _BATCH.findall(facts.words) or _BATCH.findall(facts.before[-20_000:])
@@ -88,24 +86,13 @@ def is_weight(facts: Facts) -> bool:
         return False
     if op:
         return shape[0] > shape[1] and (ops.is_backward(op) or _makes_weights(op))
-    # A vocabulary, or what Flatten gives. A round number of rows is somebody's choice of samples.
-    return max(shape) % 1000 != 0 and not facts.is_giant()
+    # A vocabulary, or what Flatten gives, with a width that somebody chose. Round numbers of rows are samples.
+    return max(shape) % 1000 != 0 and not facts.is_giant() and any(min(shape) % one == 0 for one in (10, 16, 25))
 
 
 def is_built(facts: Facts) -> bool:
     """Whether it happened while a model was being made, or its variables were."""
     return _BUILDING.search(facts.words[-12_000:]) is not None
-
-
-def graphs(facts: Facts) -> int:
-    """How many operations the process had made when it made this function: TensorFlow numbers it so."""
-    found = _FUNCTION.findall(facts.words[-20_000:])
-    return max((int(one) for one in found if len(one) < 10), default=0)
-
-
-def is_growing(facts: Facts) -> bool:
-    """Whether it had gone well for a while, by what was said before."""
-    return epochs(facts) >= 1 or rounds(facts) >= 2
 
 
 def own_share(facts: Facts) -> tuple[int, int] | None:
@@ -118,12 +105,6 @@ def kernel_is_of(facts: Facts, *files: str) -> bool:
     """Whether the code that asked for memory is in one of these files of TensorFlow's, as it says."""
     match = _KERNEL.search(facts.words)
     return match is not None and any(name in match[1] for name in files)
-
-
-def node_number(facts: Facts) -> int:
-    """The number that TensorFlow gave the operation: 2518 of `sub_2518`, where so many came before it."""
-    match = re.match(r"[A-Za-z]+_(\d{1,7})$", facts.op or "")
-    return int(match[1]) if match else 0
 
 
 def _makes_weights(op: str) -> bool:
@@ -149,34 +130,12 @@ def is_flattened(facts: Facts) -> bool:
 
 def is_inference(facts: Facts) -> bool:
     """Whether it happened in prediction or evaluation."""
+    if facts.attempt is not None:
+        return not facts.attempt.trains
     if facts.footprint is not None:
         return facts.footprint.kind != "training"
     words = facts.words[-12_000:]
     return bool(_INFERENCE.search(words)) and not _TRAINING.search(f"{words} {facts.op or ''}")
-
-
-def epochs(facts: Facts) -> int:
-    """How many epochs had been gone through."""
-    found = [int(one) for one in _EPOCH.findall(facts.before[-200_000:] + facts.words) if len(one) < 7]
-    return max(found, default=1) - 1
-
-
-def rounds(facts: Facts) -> int:
-    """How many trials, folds or iterations of some loop had been gone through."""
-    found = {int(one) for one in _ROUND.findall(facts.before[-200_000:] + facts.words) if len(one) < 7}
-    words = facts.before[-20_000:] + facts.words
-    said = [int(one) for pattern in (_AFTER_ROUNDS, _NTH) for one in pattern.findall(words) if len(one) < 7]
-    return max(said or found) if said or len(found) > 1 or (found and max(found) > 2) else 0
-
-
-def is_in_loop(facts: Facts) -> bool:
-    """Whether somebody says that it happens in a loop, or after a while."""
-    return any(pattern.search(facts.words[-12_000:]) for pattern in (_LOOP, _WHILE))
-
-
-def models(facts: Facts) -> int:
-    """How many models the process had made, by how Keras numbers their names."""
-    return max((int(one) for one in _NUMBERED.findall(facts.op or "") if len(one) < 5), default=0)
 
 
 def free_at_start(facts: Facts) -> tuple[int, int] | None:
@@ -197,15 +156,15 @@ def others(facts: Facts) -> int:
     return (facts.arena.others or 0) if facts.arena and facts.arena.others else listed
 
 
+def batch_is_not_it(facts: Facts) -> bool:
+    """Whether somebody says that another batch size changes nothing."""
+    return _NO_HELP.search(facts.words[-12_000:]) is not None
+
+
 def setting(facts: Facts) -> str | None:
     """The setting by which the program limits its own memory."""
     match = _SETTING.search(facts.words) or _SETTING.search(facts.before)
     return match[0] if match else None
-
-
-def retracings(facts: Facts) -> int:
-    """How often TensorFlow warned of retracing."""
-    return len(_RETRACING.findall(facts.before + facts.words))
 
 
 def _first(pattern: Pattern, facts: Facts) -> int | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from fitroom.core import Advice, Cause
 from fitroom.diagnosers import ops, sizes, story
-from fitroom.diagnosers.cause import Clue, page
+from fitroom.diagnosers.cause import Clue, page, said
+from fitroom.patterns import Pattern
 from fitroom.units import GIB, MIB, format_bytes
 
 TYPE_CHECKING = False
@@ -28,6 +31,16 @@ PAGE = page(
 )
 
 
+_SAID = Pattern(
+    r"\b(?:model|network|layer|embedding) (?:is |was |being )?(?:far |way |simply )?too (?:big|large|heavy)\b"
+    r"|\bmodel (?:\w+ )?(?:does not|doesn't|cannot|can't|won't|will not) fit\b|\b(?:GPU|card) (?:that )?is too small\b"
+    r"|\bscal(?:e|ed|ing) (?:this |the |my )?(?:model|network) down\b|\btoo many (?:parameters|weights|units|neurons)\b"
+    r"|\b(?:smaller|reduc\w+ (?:the )?|few\w*) (?:model|network|units|neurons|hidden (?:size|units)|vocabulary)\b",
+    re.IGNORECASE,
+)
+_EMBEDDING = Pattern(r"\bEmbedding\(\s*(?:input_dim|self\.|\w*vocab|\d{5,})")
+
+
 def clues(facts: Facts) -> Iterator[Clue]:
     """An optimizer's operation, a kernel's shape, a full memory and a tiny request, a batch of one."""
     if not facts.resource.is_memory and facts.face != "proto-2gb":
@@ -45,9 +58,14 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(3.0, "a variable was being made or updated")
     if story.is_built(facts) and not ops.is_backward(op):
         yield Clue(3.5, "it failed while the model was being made")
+    yield from said(facts, _SAID)
+    if story.batch_is_not_it(facts):
+        yield Clue(4.0, "it is said that another batch size changes nothing")
+    if facts.face == "python-memory-error" and _EMBEDDING.search(facts.words[-12_000:]):
+        yield Clue(3.5, "an embedding of a large vocabulary is made there")
     if "mbedding" in op and ops.is_backward(op):
         yield Clue(2.0, "the gradient of an embedding was asked for")
-    if facts.on_card and facts.is_tiny() and facts.face != "dst-tensor-not-initialized":
+    if facts.on_card and facts.is_tiny() and not ops.is_initializer(op) and facts.face != "dst-tensor-not-initialized":
         size = format_bytes(facts.tensor_bytes or 0)
         yield Clue(2.5, f"only {size} were asked for: the memory was full before")
     if arena and arena.limit and arena.largest_request and (arena.in_use or 0) > 0.8 * arena.limit:
@@ -57,6 +75,13 @@ def clues(facts: Facts) -> Iterator[Clue]:
             yield Clue(4.0, f"no request was larger than {largest}: many weights, not one tensor")
     if shape[:1] == (1,) and len(shape) >= 4 and facts.on_card and (facts.tensor_bytes or GIB) < 64 * MIB:
         yield Clue(1.0, "a batch of 1 fails, at a small tensor")
+    attempt = facts.attempt
+    if attempt and attempt.phase == "update":
+        yield Clue(6.0, "it was the optimizer's update that did not fit, which no smaller batch makes smaller")
+    elif attempt and attempt.at_once <= 1 and facts.limit and (attempt.model_bytes or 0) > 0.5 * facts.limit:
+        yield Clue(
+            4.0, f"the model and its optimizer hold {format_bytes(attempt.model_bytes or 0)} before the step begins"
+        )
     if facts.footprint is not None:
         fixed = facts.footprint.parts.weights + facts.footprint.parts.optimizer
         if fixed > facts.footprint.peak / 2:

@@ -5,6 +5,7 @@ Nobody else in this folder touches a private attribute. `check` says whether the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -176,6 +177,11 @@ def operations(model: Any) -> list[Any]:
     for one in getattr(inner, "_operations", None) or getattr(model, "layers", []):
         found += [one, *(operations(one) if isinstance(one, keras.Model) else [])]
     return found
+
+
+def variable_bytes(model: Any) -> int:
+    """What the variables of a model and its optimizer take."""
+    return sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in all_variables(model))
 
 
 def all_layers(model: Any) -> list[Any]:

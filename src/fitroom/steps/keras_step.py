@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fitroom.steps import extras, mixing, probe, slicing
+from fitroom.steps import extras, keras_seams, mixing, probe, slicing
 from fitroom.steps.keras_pass import KerasPass
 from fitroom.steps.recomputation import Chooser, Recomputation, Saving
 from fitroom.steps.state import State
@@ -97,6 +97,12 @@ class KerasStep(Step):
 
     def written_variables(self) -> list[Any]:
         return self.passes.state().variables
+
+    def layers(self) -> list[str]:
+        return [layer.name for layer in keras_seams.all_layers(self.model)]
+
+    def own_bytes(self) -> int:
+        return keras_seams.variable_bytes(self.model)
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         if self._obstacles is None:

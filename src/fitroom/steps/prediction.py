@@ -24,6 +24,7 @@ class Prediction(Step):
     """
 
     phase: Phase = "gradients"
+    trains = False
 
     def __init__(self, model: Any, *, brings_home: bool) -> None:
         self.model = model
@@ -75,6 +76,12 @@ class Prediction(Step):
 
     def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
         return None
+
+    def layers(self) -> list[str]:
+        return [layer.name for layer in keras_seams.all_layers(self.model)]
+
+    def own_bytes(self) -> int:
+        return keras_seams.variable_bytes(self.model)
 
     def obstacles(self, data: Any) -> list[mixing.Obstacle]:
         if self._obstacles is None:

@@ -14,7 +14,13 @@ Phase = Literal["gradients", "update"]
 
 
 class Step(Protocol):
-    """One batch in, one result out, every update made exactly once."""
+    """One batch in, one result out, every update made exactly once.
+
+    Attributes:
+        trains: whether it trains, not evaluates or predicts.
+    """
+
+    trains: bool = True
 
     @property
     def phase(self) -> Phase:
@@ -63,6 +69,14 @@ class Step(Protocol):
     def written_variables(self) -> list[Any]:
         """The variables that it writes besides weights and slots, as far as it has been traced."""
         return []
+
+    def layers(self) -> list[str]:
+        """The names of the model's layers, where it is a model's."""
+        return []
+
+    def own_bytes(self) -> int | None:
+        """What the model's and its optimizer's variables take; None where that is not known."""
+        return None
 
     def obstacles(self, data: Any) -> list[Obstacle]:
         """Why slices would not give what the whole batch gives. May run a few samples to find out."""

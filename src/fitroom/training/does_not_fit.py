@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from fitroom.core import Attempt
 from fitroom.errors import FitroomError
 
 
@@ -12,6 +13,9 @@ class DoesNotFit(FitroomError, tf.errors.ResourceExhaustedError):  # type: ignor
 
     It is also a `tf.errors.ResourceExhaustedError`, so that an existing ``except`` still works. The model is as it
     was before the step.
+
+    Attributes:
+        attempt: what was tried last, for `fitroom.diagnose`.
     """
 
     def __init__(
@@ -21,7 +25,9 @@ class DoesNotFit(FitroomError, tf.errors.ResourceExhaustedError):  # type: ignor
         received: object = None,
         expected: str | None = None,
         hint: str | None = None,
+        attempt: Attempt | None = None,
     ) -> None:
         FitroomError.__init__(self, what, received=received, expected=expected, hint=hint)
         tf.errors.ResourceExhaustedError.__init__(self, None, None, str(self.args[0]))
+        self.attempt = attempt
         self._keras_call_info_injected = True  # raised in a layer, it passes through Keras as it is

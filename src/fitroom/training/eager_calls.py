@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from fitroom.core import Attempt
 from fitroom.devices.meter import Meter
 from fitroom.remedies import micro_batch
 from fitroom.steps import mixing, random_seams, slicing
@@ -29,6 +30,7 @@ from fitroom.units import format_bytes
 
 _SAFE = 4  # a batch whose outputs fit so many times needs no trial
 _SAMPLES = (1, 4)
+_ALLOW = "fitroom.guard(model, allow=('micro_batch',))"
 
 
 class EagerCalls:
@@ -125,7 +127,17 @@ class EagerCalls:
                 f"A batch of {call.samples} needs about {format_bytes(expected)}, and slicing it would change the "
                 f"math: {found[0]}",
                 received=f"{format_bytes(meter.limit)} on {meter.device}, {format_bytes(meter.current())} in use",
-                hint="fitroom.guard(model, allow=('micro_batch',)), which runs slices instead of whole batches",
+                hint=f"{_ALLOW}, which runs slices instead of whole batches",
+                attempt=Attempt(
+                    phase="gradients",
+                    trains=True,
+                    batch_size=call.samples,
+                    at_once=call.samples,
+                    limit_bytes=meter.limit,
+                    in_use_bytes=meter.current(),
+                    refused=str(found[0]),
+                    hint=_ALLOW,
+                ),
             )
 
     def _is_independent(self, call: _Call) -> bool:

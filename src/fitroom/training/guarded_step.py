@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom import oom
-from fitroom.core import Plan
+from fitroom.core import Attempt, Plan
 from fitroom.core.noun import Scalar
 from fitroom.devices.meter import Meter
 from fitroom.remedies import eval_batch, micro_batch, recompute
@@ -166,7 +166,7 @@ class GuardedStep:
                 self.tell("leaner_update")
                 return
             if self._failures >= (2 if found.wanted_bytes is not None else _TRIES):
-                raise self._does_not_fit("The optimizer's update does not fit", found)
+                raise self._does_not_fit("The optimizer's update does not fit", samples, failed, found)
             return
         obstacles = self.step.obstacles(data) if failed > 1 else []
         # Slices cost less time, where they are exact and there is something to cut.
@@ -174,14 +174,14 @@ class GuardedStep:
             self._failures = 0
             return
         if not samples:
-            raise self._does_not_fit("The batch does not fit, and has no batch axis to cut along", found)
+            raise self._does_not_fit("The batch does not fit, and has no batch axis to cut along", 0, 0, found)
         if failed <= 1:
             if hopeless:
-                raise self._does_not_fit("A single sample does not fit", found)
+                raise self._does_not_fit("A single sample does not fit", samples, failed, found)
             return
         refused = self._refused(obstacles)
         if refused:
-            raise self._refusal(refused, samples)
+            raise self._refusal(refused, samples, found)
         sizes.failed(failed)
         self._failures = 0
 
@@ -233,7 +233,7 @@ class GuardedStep:
         """What stands against slicing, and is not allowed."""
         return [one for one in found if not (one.can_be_allowed and micro_batch.NAME in self.allow)]
 
-    def _refusal(self, obstacles: list[Obstacle], samples: int) -> DoesNotFit:
+    def _refusal(self, obstacles: list[Obstacle], samples: int, found: oom.Exhaustion | None = None) -> DoesNotFit:
         can_be_allowed = all(one.can_be_allowed for one in obstacles)
         more = f" (and {len(obstacles) - 1} more)" if len(obstacles) > 1 else ""
         verdict = "slicing it would change the math" if can_be_allowed else "it cannot be sliced"
@@ -242,14 +242,35 @@ class GuardedStep:
             f"A batch of {samples} does not fit, and {verdict}: {obstacles[0]}{more}",
             received=self._received(),
             hint=hint if can_be_allowed else "a smaller batch size",
+            attempt=self._tried(samples, samples, found, str(obstacles[0]), self.hint if can_be_allowed else ""),
         )
 
-    def _does_not_fit(self, what: str, found: oom.Exhaustion | None) -> DoesNotFit:
-        wanted = format_bytes(found.wanted_bytes) if found and found.wanted_bytes else "more"
+    def _does_not_fit(self, what: str, samples: int, failed: int, found: oom.Exhaustion) -> DoesNotFit:
+        wanted = format_bytes(found.wanted_bytes) if found.wanted_bytes else "more"
         return DoesNotFit(
             f"{what}: the step wanted {wanted} that there was not",
             received=self._received(),
             hint="a smaller model or input, a leaner optimizer, or a device with more memory",
+            attempt=self._tried(samples, failed, found),
+        )
+
+    def _tried(
+        self, samples: int, at_once: int, found: oom.Exhaustion | None, refused: str = "", hint: str = ""
+    ) -> Attempt:
+        """The attempt that failed, for a diagnosis."""
+        return Attempt(
+            phase=self.step.phase,
+            trains=self.step.trains,
+            batch_size=samples,
+            at_once=at_once,
+            limit_bytes=self.meter.limit if self.meter else None,
+            in_use_bytes=self.meter.current() if self.meter else None,
+            model_bytes=self.step.own_bytes(),
+            recomputes=self.recomputes is not None,
+            refused=refused,
+            hint=hint,
+            layers=tuple(self.step.layers()),
+            words=found.words if found else "",
         )
 
     def _received(self) -> str | None:
