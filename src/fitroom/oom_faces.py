@@ -108,7 +108,8 @@ FACES = (
         "hbm-exceeded",
         _TPU,
         r"Ran\s+out\s+of\s+memory\s+in\s+memory\s+space\s+[hvs]mem\b|Ran\s+out\s+of\s+memory\s+in\s+memory\s+space\s+hbm"
-        r"|would\s+exceed\s+memory\s+\(size=\d+\)|Exceeded\s+hbm\s+capacity|[Hh]bm usage:?\s+[\d.]+[KMGT][^\n]{0,80}exceed"
+        r"|would\s+exceed\s+memory\s+\(size=\d+\)|Exceeded\s+hbm\s+capacity"
+        r"|[Hh]bm usage:?\s+[\d.]+[KMGT][^\n]{0,80}exceed"
         r"|Attempting to (?:allocate|reserve) [\d.]+\w*[^\n]{0,40}\. That was not possible",
         "The program that XLA compiled needs more than the TPU's high-bandwidth memory.",
     ),
@@ -240,7 +241,8 @@ FACES = (
         r"(?i:terminated by signal SIGKILL|exit(?:ed)?(?: with)?(?: code| status)?[ :=(]+137\b|signal 9 \(SIGKILL\))"
         r"|<Signals\.SIGKILL|(?i:exit\s?code\s*:?|exit status) -9\b|killed by signal: Killed"
         r"|(?m:^[ \t]*Killed[ \t]*$)|line \d+: +\d+ Killed\b|(?m:^(?:zsh: |\[\d+\] +(?:[+-] +)?\d+ +)killed\b)"
-        r"|KernelRestarter: restarting kernel|[\"'`]Killed[\"'`]|\b(?:RAM|memory)\b[^\n]{0,80}\b(?:gets?|got|was|is|being) killed\b",
+        r"|KernelRestarter: restarting kernel|[\"'`]Killed[\"'`]"
+        r"|\b(?:RAM|memory)\b[^\n]{0,80}\b(?:gets?|got|was|is|being) killed\b",
         "The process was killed from outside. Most often the kernel did it for memory; anyone may.",
         certain=False,
     ),

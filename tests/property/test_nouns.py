@@ -87,7 +87,7 @@ def test_a_plan_fits_exactly_when_its_worst_case_does(plan: Plan) -> None:
     if plan.footprint is None or plan.budget is None:
         assert plan.fits is None
     else:
-        assert plan.fits == (plan.footprint.worst <= plan.budget.bytes)
+        assert plan.fits == (plan.is_placed and plan.footprint.worst <= plan.budget.bytes)
 
 
 @given(st.lists(remedies, min_size=1, max_size=4).map(tuple))

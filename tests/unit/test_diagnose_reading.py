@@ -284,7 +284,8 @@ def test_a_footprint_makes_the_numbers_better() -> None:
 
 def test_a_copy_names_where_it_found_no_room() -> None:
     key = f"Key: {CPU};3fbc21d7a1;{GPU};edge_7_IteratorGetNext;0:0"
-    text = f"ResourceExhaustedError: Graph execution error:\n\nSameWorkerRecvDone unable to allocate output tensor. {key}\n"
+    said = "SameWorkerRecvDone unable to allocate output tensor."
+    text = f"ResourceExhaustedError: Graph execution error:\n\n{said} {key}\n"
     told(
         f"{text}\t [[{{{{node IteratorGetNext/_4}}}}]]",
         resource=Resource.GPU_MEMORY,

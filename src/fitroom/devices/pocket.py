@@ -7,6 +7,7 @@ tensors (a dataset held in memory, say) share its arena, and so do logical CPU d
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -74,13 +75,13 @@ def use() -> Use:
     """What is in use on the pocket device."""
     import tensorflow as tf
 
-    try:
-        info = tf.config.experimental.get_memory_info("CPU:0")
-    except ValueError as error:
+    # On some CPUs an allocator without a limit counts, too, and says that nothing is in use.
+    if limit() is None:
         raise DeviceError(
             "This process has no pocket device",
             expected=f"{SWITCH}=1 and {LIMIT} set before TensorFlow started",
-        ) from error
+        )
+    info = tf.config.experimental.get_memory_info("CPU:0")
     return Use(info["current"], info["peak"])
 
 
@@ -120,7 +121,8 @@ def ballast(free: int | str) -> Iterator[None]:
     if use().peak <= _FIRST_REGION:
         # A fresh arena grows region by region, and regions never merge. One large request makes one region of it,
         # so that what the ballast leaves free is in one piece.
-        hold(arena - 2 * _FIRST_REGION)
+        with contextlib.suppress(tf.errors.ResourceExhaustedError):  # it had grown already: somebody reset the peak
+            hold(arena - 2 * _FIRST_REGION)
     held: list[object] = []
     if arena - use().current - room >= _FIRST_REGION:
         # Best fit: these land in the leftovers of the small first region and fill it up.
