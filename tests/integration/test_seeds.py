@@ -60,8 +60,7 @@ LIKE_OTHERS = (
     "001_3_memory_growth.py", "002_1_batch_size_search.py", "002_2_tf_data_pipeline.py", "003_1_large_batch.py",
     "003_2_smaller_batch.py", "004_1_gradient_accumulation.py",
 )  # fmt: skip
-# Each real out-of-memory error costs ten seconds: where the run under fitroom shows that the script runs out, and that
-# the error is recognised, the plain run is left to `make chaos`.
+# Each real out-of-memory error costs ten seconds: the plain runs of scripts that are rescued are left to `make chaos`.
 PLAIN = [
     pytest.param(name, marks=pytest.mark.chaos) if name in RESCUED + LOOPS else name
     for name, entry in EXPECT.items()
@@ -101,10 +100,10 @@ def test_a_script_is_carried_through(python: Run, tmp_path: Path, name: str) -> 
     assert facts["code"] == 0, facts["stderr"][-2000:]
     assert facts["reached"] == []
     assert facts["updates"] == entry["updates"]
-    if entry["trains_with"] != "eager_step":  # a tape cannot be taken back: there it runs out in the trial, if at all
-        check_recognised(facts["errors"][0], "device_oom")
-        assert "a step ran out of memory" in facts["stderr"]
-    assert len(facts["errors"]) <= 2, "it ran out again and again"  # one, unless the pipeline moved meanwhile
+    assert "memory was short" in facts["stderr"] or "a step ran out of memory" in facts["stderr"]
+    # It is planned, so that it never runs out; the input pipeline may move meanwhile, and what a plan takes is foreseen
+    # to some percent: once is forgiven. `python -m bench plan` counts.
+    assert len(facts["errors"]) <= 1, "it ran out again and again"
 
 
 @pytest.mark.parametrize("name", LOOPS)

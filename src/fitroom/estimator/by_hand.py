@@ -41,7 +41,7 @@ class StepMeasurement(Measurement):
         self._trained = trained
         self._others = list(others)
 
-    def run(self, plan: Plan, *, trains_only: bool = True) -> dict[str, Any]:
+    def run(self, plan: Plan, kinds: tuple[str, ...]) -> dict[str, Any]:
         """What was recorded, and what the step trains."""
         training = self._planned(plan)
         found = self._trained()
@@ -55,6 +55,7 @@ class StepMeasurement(Measurement):
             "training": training,
             "evaluation": _NO_OTHER,
             "prediction": _NO_OTHER,
+            "sizes": (),
             "layers": [path.split("/")[-2] for path in paths if "/" in path],
             "optimizers": [one.name for one in found.optimizers],
             "data": samples.SCOPE,

@@ -61,5 +61,5 @@ def _measured(task: dict[str, Any]) -> dict[str, Any]:
     if y is None and model.loss is not None:
         y = samples.of_targets(model, model(samples.batch(x, 1)))
     shipping.check(model, packed)
-    measurement = Measurement(model, x, y, task["batch"])
-    return {"prelude": fixed(begun.events), **measurement.run(task["plan"], trains_only=task["trains_only"])}
+    measurement = Measurement(model, x, y, task["batch"], task["sizes"])
+    return {"prelude": fixed(begun.events), **measurement.run(task["plan"], task["kinds"])}

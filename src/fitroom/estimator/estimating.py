@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import operator
 import warnings
 from collections.abc import Callable
@@ -83,17 +84,13 @@ class Estimate(Footprint):
 
     @property
     def evaluation(self) -> Estimate:
-        """What `evaluate` needs at this batch size."""
+        """What `evaluate` needs at this batch size; measured in a process of its own when it is first asked for."""
         return self._of_kind("evaluation")
 
     @property
     def prediction(self) -> Estimate:
-        """What `predict` needs at this batch size."""
+        """What `predict` needs at this batch size; measured together with that."""
         return self._of_kind("prediction")
-
-    def has(self, kind: Kind) -> bool:
-        """Whether there are steps of this kind: not every model that trains can be evaluated."""
-        return kind in self._source.replays
 
     @property
     def is_compiled(self) -> bool:
@@ -106,9 +103,10 @@ class Estimate(Footprint):
         return Estimate.of(source, self.kind, self.batch_size)
 
     def _of_kind(self, kind: Kind) -> Estimate:
-        if kind in self._source.missing:
-            raise UsageError(f"There is no {kind} of this model", received=self._source.missing[kind][:300])
-        return Estimate.of(self._source, kind, self.batch_size)
+        source = self._source.with_others() if kind in self._source.missing else self._source
+        if kind in source.missing:
+            raise UsageError(f"There is no {kind} of this model", received=source.missing[kind][:300])
+        return Estimate.of(source, kind, self.batch_size)
 
     @classmethod
     def from_json(cls, text: str) -> Footprint:  # type: ignore[override]  # the other sizes are not in it
@@ -146,15 +144,6 @@ def estimate(
     return _estimated(model, batch_size, x, y, read_plan(plan), _traced)
 
 
-def estimate_training(model: Any, batch_size: int, x: Any, y: Any, plan: Plan) -> Estimate:
-    """The same of training alone, in less time: evaluation and prediction are not measured.
-
-    Raises:
-        UsageError: as for `estimate`.
-    """
-    return _estimated(model, batch_size, x, y, plan, _traced, trains_only=True)
-
-
 def estimate_here(model: Any, batch_size: int, x: Any, y: Any, plan: Plan) -> Estimate:
     """The same in a process that is not needed any more: a model that cannot be built again is measured in this one.
 
@@ -173,9 +162,7 @@ def estimate_step(measurement: Measurement, batch_size: int, plan: Plan) -> Esti
 _Otherwise = Callable[[Any, Any, Any, int, Plan, FitroomError], tuple[dict[str, Any], Literal["traced", "measured"]]]
 
 
-def _estimated(
-    model: Any, batch_size: int, x: Any, y: Any, plan: Plan, otherwise: _Otherwise, *, trains_only: bool = False
-) -> Estimate:
+def _estimated(model: Any, batch_size: int, x: Any, y: Any, plan: Plan, otherwise: _Otherwise) -> Estimate:
     size = _size(batch_size)
     _check(model, x)
     inputs = getattr(model, "inputs", None) or []
@@ -188,12 +175,27 @@ def _estimated(
     if model.run_eagerly:
         notes.append("The step runs eagerly, and does not tell gradients from activations.")
     how: Literal["traced", "measured"] = "measured"
+    others: Callable[[], dict[str, Any]] | None = None
     try:
-        answer = measure(pack(model), sample, target, size, plan, trains_only=trains_only)
+        packed = pack(model)
+        answer = measure(packed, sample, target, size, plan)
+        kinds = ("evaluation", "prediction")
+        others = functools.partial(measure, packed, sample, target, size, plan, kinds, answer["sizes"])
     except (CannotBeRebuilt, CannotBeMeasured) as error:
         answer, how = otherwise(model, sample, target, size, plan, error)
         notes += [f"Traced, not measured. {error}"] if how == "traced" else []
-    return Estimate.of(_footprints(answer, plan, how, [*notes, *answer.get("notes", ())]), "training", size)
+    found = _footprints(answer, plan, how, [*notes, *answer.get("notes", ())])
+    if others is not None:
+        found.others = functools.partial(_others, others, plan)
+    return Estimate.of(found, "training", size)
+
+
+def _others(measured: Callable[[], dict[str, Any]], plan: Plan) -> Footprints:
+    """Evaluation and prediction, measured when somebody asks for them."""
+    try:
+        return _footprints(measured(), plan, "measured", [])
+    except (CannotBeRebuilt, CannotBeMeasured) as error:
+        raise UsageError("Evaluation and prediction cannot be measured", received=str(error)) from error
 
 
 def _here(
@@ -226,7 +228,7 @@ def _here(
 def _run_here(measurement: Measurement, plan: Plan) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras' on our data: the script's own are said when it trains
-        answer = measurement.run(plan)
+        answer = measurement.run(plan, ("training", "evaluation", "prediction"))
     known = sum(size for _, size in (*answer["weights"], *answer["slots"])) + answer["accumulators"]
     kinds = [answer[kind] for kind in ("training", "evaluation", "prediction") if isinstance(answer[kind], list)]
     for tape in (tape for kind in kinds for recorded in kind for tape in recorded.tapes):

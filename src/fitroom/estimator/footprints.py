@@ -93,6 +93,7 @@ class Footprints:
         band: the relative error to reckon with.
         plan, notes: as a Footprint has them.
         missing: why there is nothing recorded of a kind.
+        others: measures the kinds that are missing.
         seconds: of recorded training steps, with their sizes.
         is_compiled: whether XLA compiles the steps.
         is_one_region: whether the allocator has all its memory in one piece, as on a GPU without growth.
@@ -106,6 +107,7 @@ class Footprints:
     plan: str = "plain"
     notes: tuple[str, ...] = ()
     missing: dict[Kind, str] = field(default_factory=dict)
+    others: Callable[[], Footprints] | None = None
     seconds: tuple[tuple[int, float], ...] = ()
     is_compiled: bool = False
     is_one_region: bool = False
@@ -117,6 +119,14 @@ class Footprints:
         if (kind, batch) not in self._found:
             self._found[kind, batch] = self._footprint(kind, batch)
         return self._found[kind, batch]
+
+    def with_others(self) -> Footprints:
+        """The same with the kinds that were missing, where they can be measured: once."""
+        if self.others is not None:
+            found, self.others = self.others(), None
+            self.replays |= found.replays
+            self.missing = {kind: why for kind, why in found.missing.items() if kind not in self.replays}
+        return self
 
     def largest(self, kind: Kind, room: int, most: int) -> int:
         """The largest batch whose worst case is within `room`, up to `most`; 0 where none is."""
@@ -168,6 +178,7 @@ class Footprints:
             self,
             replays={kind: replay.without("temp") for kind, replay in self.replays.items()},
             band=max(self.band, _GPU_BAND),
+            others=None if self.others is None else lambda: self.with_others().on_gpu(),
             is_one_region=True,
             _found={},
             _sorts={},

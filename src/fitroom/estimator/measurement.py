@@ -28,7 +28,7 @@ _ALWAYS = 32
 _TIMES = 4  # how often the largest size is recorded: threads do things in another order each time
 _JUMP = 0.15  # so far from what smaller sizes foretell, a peak is not the same step's any more
 _CLOSER = 3  # steps that are spent on finding where that begins
-_NOT_ASKED = "it was not asked for"
+NOT_ASKED = "it was not asked for"
 
 
 Climb = Callable[[list[Taken]], Iterator[int]]
@@ -54,21 +54,24 @@ class Measurement:
         model: compiled and built.
         x, y: a few samples; `y` is None where the model trains without targets.
         batch: the size that is asked for, by which recomputation is chosen.
+        sizes: to record evaluations and predictions at, where training is not recorded first.
     """
 
-    def __init__(self, model: Any, x: Any, y: Any, batch: int) -> None:
+    def __init__(self, model: Any, x: Any, y: Any, batch: int, sizes: tuple[int, ...] = ()) -> None:
         self.model = model
         # A tuple of one, as Keras has it: two inputs in a tuple would be taken for an input and its target.
         self.x = (x,) if isinstance(x, tuple) else x
         self.sample = self.x if y is None else (x, y)
         self.batch = batch
-        self.sizes: tuple[int, ...] = ()
+        self.sizes = sizes
         self.seconds: list[tuple[int, float]] = []  # of training steps, with their sizes
 
-    def run(self, plan: Plan, *, trains_only: bool = False) -> dict[str, Any]:
-        """What was recorded, and what the model is made of."""
+    def run(self, plan: Plan, kinds: tuple[str, ...]) -> dict[str, Any]:
+        """What was recorded of these kinds of steps, and what the model is made of."""
         is_cut = plan.setting(micro_batch.NAME) is not None or plan.setting(recompute.NAME) is not None
-        training = self._planned(plan) if is_cut else self._fitted()
+        training: list[Recorded] | str = NOT_ASKED
+        if "training" in kinds:
+            training = self._planned(plan) if is_cut else self._fitted()
         model = self.model
         weights, optimizers = [one.path for one in model.variables], keras_seams.optimizers(model)
         self.sizes = self.sizes[-2:]
@@ -77,8 +80,9 @@ class Measurement:
         trained = sum(map(keras_seams.bytes_of, model.trainable_variables))
         return {
             "training": training,
-            "evaluation": _NOT_ASKED if trains_only else self._tried("test", model.evaluate),
-            "prediction": _NOT_ASKED if trains_only else self._tried("predict", model.predict),
+            "evaluation": self._tried("test", model.evaluate) if "evaluation" in kinds else NOT_ASKED,
+            "prediction": self._tried("predict", model.predict) if "prediction" in kinds else NOT_ASKED,
+            "sizes": self.sizes,
             "layers": [one.name for one in keras_seams.all_layers(model)],
             "optimizers": [one.name for one in optimizers],
             "data": samples.SCOPE,
@@ -216,8 +220,10 @@ def _jump(peaks: dict[int, int]) -> tuple[int, int]:
     return found
 
 
-def accumulators(plan: Plan, training: list[Recorded], known: int, trained: int) -> int:
+def accumulators(plan: Plan, training: list[Recorded] | str, known: int, trained: int) -> int:
     """What slices add up in: what is there beside the `known` bytes of variables, at most what is trained."""
+    if isinstance(training, str):
+        return 0
     beside = training[-1].tapes[0].base - known
     return max(0, min(beside, trained)) if isinstance(plan.setting(micro_batch.NAME), int) else 0
 

@@ -25,7 +25,15 @@ class CannotBeMeasured(FitroomError):
     """A step that does not run in another process, on the data there is."""
 
 
-def measure(packed: bytes, x: Any, y: Any, batch: int, plan: Plan, *, trains_only: bool = False) -> dict[str, Any]:
+def measure(
+    packed: bytes,
+    x: Any,
+    y: Any,
+    batch: int,
+    plan: Plan,
+    kinds: tuple[str, ...] = ("training",),
+    sizes: tuple[int, ...] = (),
+) -> dict[str, Any]:
     """What the other process found: tapes by kind of step, and what stays.
 
     Raises:
@@ -42,7 +50,8 @@ def measure(packed: bytes, x: Any, y: Any, batch: int, plan: Plan, *, trains_onl
         "y": y,
         "batch": batch,
         "plan": plan,
-        "trains_only": trains_only,
+        "kinds": kinds,
+        "sizes": sizes,
         "threads": {
             "inter": threading.get_inter_op_parallelism_threads(),
             "intra": threading.get_intra_op_parallelism_threads(),

@@ -65,6 +65,12 @@ class Prediction(Step):
             state = self._writes[id(function)]
             self._before = state, state.read()
 
+    def most_alive(self, data: Any, like: Any) -> int | None:
+        if self._step.eager:
+            return None
+        self._step.concrete((data,), like=None if like is None else (like,))
+        return self._step.most_alive(self.samples(data))
+
     def roll_back(self) -> None:
         if self._before is not None:
             state, values = self._before

@@ -181,7 +181,19 @@ class _Guard:
 
     def _test_function(self) -> Any:
         step = model_step(self.model, "test_step")
-        return self._over_iterator("test_function", lambda data, like: self._guarded(step, "evaluate", self._meter()))
+        return self._over_iterator(
+            "test_function", lambda data, like: self._begun_evaluation(step, "evaluate", data, like)
+        )
+
+    def _begun_evaluation(self, step: Step, what: str, data: Any, like: Any) -> GuardedStep:
+        """The guarded step for an evaluation, or a prediction, that begins with this batch: in slices, if need be."""
+        found = self._meter()
+        guarded = self._guarded(step, what, found)
+        if found is not None and guarded.is_open and step.samples(data) > 1:
+            most = looking_ahead.bound(step, data, like, compiled=bool(self.model.jit_compile), model=self.model)
+            if not looking_ahead.fits_surely(most, found) and not step.obstacles(data):
+                guarded.learn()
+        return guarded
 
     def _begun_training(self, data: Any, like: Any) -> GuardedStep:
         """The guarded step for a training that begins with this batch; planned ahead, where it may not fit."""
@@ -218,11 +230,14 @@ class _Guard:
         return meter.find(self.options.budget)
 
     def _predict_function(self) -> Any:
-        found = self._meter()
-        step = self._guarded(Prediction(self.model, brings_home=found is not None), "predict", found)
+        step = Prediction(self.model, brings_home=self._meter() is not None)
+        guarded: GuardedStep | None = None
 
         def predict_function(data: list[Any]) -> Any:
-            outputs = [step(keras_seams.without_optionals(one)) for one in data]
+            nonlocal guarded
+            batches = [keras_seams.without_optionals(one) for one in data]
+            guarded = guarded or self._begun_evaluation(step, "predict", as_tensors(batches[0]), None)
+            outputs = [guarded(one) for one in batches]
             return outputs[0] if len(outputs) == 1 else joined(outputs)
 
         return predict_function

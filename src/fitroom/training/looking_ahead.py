@@ -6,7 +6,6 @@ the traced step ─ its shapes ─► an upper bound ─ under half of what ther
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import numpy as np
 from fitroom.core import Budget, Plan
 from fitroom.devices.meter import Meter
 from fitroom.errors import UsageError
-from fitroom.estimator.estimating import estimate_training
+from fitroom.estimator.estimating import estimate
 from fitroom.steps import slicing
 from fitroom.steps.step import Step
 from fitroom.training import keras_seams
@@ -76,8 +75,15 @@ def foreseen(model: Any, step: Step, data: Any, meter: Meter, allowed: frozenset
     room = _room(model, data, meter)
     with _patience(f"looking how batches of {samples} fit {format_bytes(meter.limit)}"):
         try:
-            estimated = functools.partial(estimate_training, model, samples, _arrays(x), _arrays(y))
-            return planned(estimated, room, allowed, step.obstacles(data), turns=turns)
+            inputs, targets = _arrays(x), _arrays(y)
+            return planned(
+                lambda chosen: estimate(model, samples, inputs, targets, plan=chosen),
+                room,
+                allowed,
+                step.obstacles(data),
+                turns=turns,
+                evaluates=False,  # they are looked at when they begin
+            )
         except UsageError:
             return None  # what happens shows when it happens
 

@@ -51,6 +51,7 @@ def planned(
     obstacles: list[mixing.Obstacle],
     *,
     turns: bool = True,
+    evaluates: bool = True,
 ) -> Plan:
     """The plan for a training.
 
@@ -60,7 +61,9 @@ def planned(
         allowed: remedies that may change the math.
         obstacles: what speaks against slices.
         turns: whether turning the model itself over is weighed, too.
+        evaluates: whether evaluations are to fit, too.
     """
     may_slice = not obstacles or (micro_batch.NAME in allowed and all(one.can_be_allowed for one in obstacles))
     question = weighing.Question(estimated, room, allowed, may_slice, keeps_math=not obstacles)
-    return choose(weighing.options(question, turns=turns), room)
+    found = choose(weighing.options(question, turns=turns), room)
+    return weighing.with_evaluation(found, question) if evaluates else found

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from fitroom.core import Budget, Plan, Remedy
 from fitroom.errors import UsageError
@@ -22,7 +21,8 @@ _NO_SLOWER = 1.05  # times that differ by less are not told apart
 Estimated = Callable[[Plan], Estimate]
 
 
-class Question(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Question:
     """What is to be planned.
 
     Attributes:
@@ -31,6 +31,7 @@ class Question(NamedTuple):
         allowed: remedies that may change the math.
         may_slice: whether batches may be cut.
         keeps_math: whether slices keep the math.
+        known: what was estimated, by plan.
     """
 
     estimated: Estimated
@@ -38,6 +39,7 @@ class Question(NamedTuple):
     allowed: frozenset[str]
     may_slice: bool
     keeps_math: bool
+    known: dict[str, Estimate] = dataclasses.field(default_factory=dict)
 
 
 def options(question: Question, *, turns: bool = True) -> list[Plan]:
@@ -61,9 +63,32 @@ def options(question: Question, *, turns: bool = True) -> list[Plan]:
     return found
 
 
+def with_evaluation(plan: Plan, question: Question) -> Plan:
+    """The plan with smaller evaluations, where a whole batch's would not fit.
+
+    Where the step fits in one piece, so does an evaluation, which keeps less: it is looked at in slices only.
+    """
+    if plan.setting(micro_batch.NAME) is None or not plan.fits:
+        return plan
+    try:
+        turned = tuple(one for one in plan.remedies if one.name not in (micro_batch.NAME, recompute.NAME))
+        evaluation = _estimated(question, turned).evaluation
+    except UsageError:  # not every model that trains can be evaluated
+        return plan
+    size = evaluation.max_batch(question.room)
+    if size < 1 or evaluation.fits(question.room):
+        return plan
+    saves = max(evaluation.peak - evaluation.at(size).peak, 0)
+    remedy = dataclasses.replace(eval_batch.remedy(size), saves_bytes=saves)
+    return dataclasses.replace(plan, remedies=(*plan.remedies, remedy))
+
+
 def _estimated(question: Question, remedies: tuple[Remedy, ...]) -> Estimate:
-    found = question.estimated(Plan(remedies))
-    return found.on_gpu if question.room.kind == "gpu" else found
+    plan = Plan(remedies)
+    if str(plan) not in question.known:
+        found = question.estimated(plan)
+        question.known[str(plan)] = found.on_gpu if question.room.kind == "gpu" else found
+    return question.known[str(plan)]
 
 
 def _turns(question: Question, plain: Estimate) -> Iterator[tuple[Remedy, ...]]:
@@ -120,7 +145,6 @@ def _sliced(question: Question, source: Estimate, others: tuple[Remedy, ...]) ->
 
 def _option(question: Question, source: Estimate, remedies: tuple[Remedy, ...]) -> Plan:
     slices = Plan(remedies).setting(micro_batch.NAME)
-    remedies += _smaller_evaluation(question.room, source)
     if isinstance(slices, int):
         return Plan(remedies, source.sliced(slices), question.room)
     is_placed = source.worst > question.room.bytes or source.fits(question.room)
@@ -131,18 +155,6 @@ def _option(question: Question, source: Estimate, remedies: tuple[Remedy, ...]) 
         largest_batch=source.max_batch(question.room),
         is_placed=is_placed,
     )
-
-
-def _smaller_evaluation(room: Budget, source: Estimate) -> tuple[Remedy, ...]:
-    """Where an evaluation of a whole batch does not fit: the size that does."""
-    evaluation = source.evaluation if source.has("evaluation") else None
-    if evaluation is None or evaluation.fits(room):
-        return ()
-    size = evaluation.max_batch(room)
-    if size < 1:
-        return ()
-    saves = max(evaluation.peak - evaluation.at(size).peak, 0)
-    return (dataclasses.replace(eval_batch.remedy(size), saves_bytes=saves),)
 
 
 def _in_slices(source: Estimate, slices: int, *, exact: bool) -> Remedy:
