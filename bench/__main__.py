@@ -19,6 +19,7 @@ BENCHMARKS = (
     "resume",
     "estimate",
     "gpus",
+    "plan",
     "diagnose",
 )
 

@@ -9,7 +9,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from fitroom.devices import pocket
@@ -205,6 +207,87 @@ def estimated(name: str, questions: str, room: str) -> dict[str, Any]:
     }
 
 
+def _allowed(plan: str) -> tuple[str, ...]:
+    from fitroom.remedies import INEXACT
+
+    return tuple(name for name in INEXACT if name in plan)
+
+
+def remedied(name: str, batch: str, plan: str) -> dict[str, Any]:
+    """What a plan is predicted to take at its peak, and what it takes."""
+    import fitroom
+    from bench.zoo import SETTINGS
+    from fitroom.errors import FitroomError
+
+    model = SETTINGS[name].build()
+    sample = sample_of(model)
+    try:
+        found = fitroom.estimate(model, int(batch), x=None if getattr(model, "inputs", None) else sample[0], plan=plan)
+        fitroom.guard(model, plan=plan, allow=_allowed(plan))
+        fit(model, sample, [int(batch)])
+        pocket.reset_peak()
+        fit(model, sample, [int(batch)] * 4)
+    except FitroomError as error:
+        return {"refused": str(error)}
+    return {"predicted": found.peak, "measured": pocket.use().peak}
+
+
+def planned(name: str, batch: str, budget: str) -> dict[str, Any]:
+    """The plan for a budget."""
+    import fitroom
+    from bench.zoo import SETTINGS
+
+    model = SETTINGS[name].build()
+    x = None if getattr(model, "inputs", None) else sample_of(model)[0]
+    return {"plan": str(fitroom.plan(model, int(batch), budget, x=x))}
+
+
+def guarded_run(name: str, batch: str, steps: str, plan: str = "") -> dict[str, Any]:
+    """Some steps under the guard: how often they ran out, how long the quickest took; or why they did not run."""
+    import keras
+
+    import fitroom
+    from bench.zoo import SETTINGS
+    from fitroom.training.guarding import events
+
+    times: list[float] = []
+    model = fitroom.guard(SETTINGS[name].build(), plan=plan or None)
+    sample = sample_of(model)
+    begin = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: times.append(time.perf_counter()),
+        on_train_batch_end=lambda batch, logs: times.append(time.perf_counter() - times.pop()),
+    )
+    try:
+        fit(model, sample, [int(batch)] * int(steps), (begin,))
+    except fitroom.DoesNotFit as error:
+        return {"error": str(error)[:200]}
+    told = events(model)
+    plans = [str(event.data["plan"]) for event in told if event.kind == "planned"]
+    return {"ooms": sum(event.kind == "oom" for event in told), "seconds": min(times), "plans": plans}
+
+
+_SEEDS = Path(__file__).parents[1] / "examples" / "seeds"
+_EXPECT = json.loads((_SEEDS / "expect.json").read_text())
+# A loop over the dataset inside one function cannot be taken apart: it is told of, not rescued.
+SEEDS = [
+    name for name, one in _EXPECT.items() if one["kind"] == "device_oom" and one["trains_with"] != "loop_in_function"
+]
+
+
+def seed(name: str) -> int:
+    """How often a step of a seed script ran out at its budget under `fitroom run`; 99 where it was not rescued."""
+    from fitroom.core import Record
+
+    entry = _EXPECT[name]
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "FITROOM_CACHE": "off"}
+        command = [sys.executable, "-m", "fitroom", "run", "--record", f"{folder}/record", "--budget", entry["budget"]]
+        command += [str(_SEEDS / name), *entry["arguments"]]
+        done = subprocess.run(command, capture_output=True, cwd=folder, env={**os.environ, **quiet}, check=False)
+        record = Record.read(Path(folder) / "record" / "record.jsonl")
+    return len(record.of("oom")) if done.returncode == 0 else 99
+
+
 def on_card(name: str, card: str) -> dict[str, Any]:
     """The largest batch that we say fits a GPU."""
     import fitroom
@@ -216,5 +299,5 @@ def on_card(name: str, card: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    measurements = (peak, rescue, recompute_peak, recompute_time, estimated, on_card)
+    measurements = (peak, rescue, recompute_peak, recompute_time, estimated, remedied, planned, guarded_run, on_card)
     print(json.dumps({one.__name__: one for one in measurements}[sys.argv[1]](*sys.argv[2:])))
