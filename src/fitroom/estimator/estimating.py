@@ -27,7 +27,7 @@ from fitroom.remedies import read_plan, recompute, turns
 from fitroom.steps.turning import turn
 from fitroom.units import parse_bytes
 
-_BANDS = {"measured": 0.08, "compiled": 0.15, "traced": 0.35}
+_BANDS = {"measured": 0.06, "compiled": 0.15, "traced": 0.35}
 _GIVE_BOTH = "fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)"
 _MOST = 1 << 20  # the largest batch that is looked for
 

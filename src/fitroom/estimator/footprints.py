@@ -135,7 +135,7 @@ class Footprints:
         highest = largest(lambda size: replay.tensors(size) <= within, most)  # which takes less time
         found = largest(lambda size: replay.peak(size) <= within, highest)
         while found and not self.fits(kind, found, room):
-            found = min(found - 1, found * 97 // 100)
+            found = min(found - 1, found * 99 // 100)
         return found
 
     def fits(self, kind: Kind, batch: int, room: int) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fitroom.estimator.arena import Arena, ArenaFull, Chunk
 from fitroom.estimator.tape import Recorded, Tape
 
-_LARGE = 400  # the largest requests of a step: the others make next to no difference to where these land
+_LARGE = 1000  # the largest requests of a step: the others make next to no difference to where these land
 _STEPS = 2  # recordings that run one after the other
 _ROUNDS = 3  # how often: it takes some steps until the arena is as untidy as it will be
 
