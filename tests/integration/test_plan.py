@@ -94,3 +94,48 @@ def test_wrong_use() -> None:
         fitroom.plan(cnn(), 32, "1GiB", allow="magic")
     with pytest.raises(UsageError, match="not compiled"):
         fitroom.plan(keras.Sequential([keras.Input((2,)), kl.Dense(1)]), 32, "1GiB")
+
+
+AHEAD = """
+import sys
+import numpy as np
+import fitroom
+from fitroom.training import guarding, looking_ahead
+from tests.plan_cases import cnn
+if sys.argv[1] == "easily":
+    def never(*args, **kwargs):
+        raise AssertionError("nothing of this is on the way where it fits easily")
+    looking_ahead.foreseen = never
+model = fitroom.guard(cnn(normed=sys.argv[1] == "mixed"))
+x, y = np.zeros((512, 32, 32, 3), np.float32), np.zeros(512)
+model.fit(x, y, batch_size=256, validation_data=(x[:300], y[:300]), verbose=0)
+model.predict(x, batch_size=512, verbose=0)
+print(*(event.kind for event in guarding.events(model)))
+"""
+
+
+def test_what_would_run_out_is_planned_before_its_first_step(python: Run, tmp_path: Path) -> None:
+    environment = {**pocket.environment("120MiB"), "FITROOM_CACHE": str(tmp_path)}
+    done = python("-c", AHEAD, "slices", env=environment)
+    kinds = done.stdout.split()
+    assert kinds[:2] == ["planned", "rung"], done.stderr[-2000:]
+    assert "oom" not in kinds
+    assert "looking how batches of 256 fit 120 MiB" in done.stderr
+    # AND the next run remembers, and looks no more
+    again = python("-c", AHEAD, "easily", env=environment)
+    assert "oom" not in again.stdout.split()
+    assert "rung" in again.stdout.split(), again.stderr[-2000:]
+
+
+@pytest.mark.chaos
+def test_recomputation_is_planned_where_samples_mix(python: Run) -> None:
+    done = python("-c", AHEAD, "mixed", env={**pocket.environment("560MiB"), "FITROOM_CACHE": "off"})
+    assert "planned" in done.stdout.split(), done.stderr[-2000:]
+    assert "oom" not in done.stdout.split()
+
+
+def test_what_fits_easily_is_not_looked_at(python: Run) -> None:
+    done = python("-c", AHEAD, "easily", env={**pocket.environment("2GiB"), "FITROOM_CACHE": "off"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == []
+    assert "fitroom" not in done.stderr

@@ -163,7 +163,7 @@ class GuardedFunction:
         hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
         tell = functools.partial(self._log.tell, of=self.name)
         guarded = GuardedStep(step, self.options, found, tell, remembered, hint)
-        if found is not None and guarded.is_open and call.samples > 1 and not step.eager:
+        if found is not None and call.samples > 1 and not step.eager and guarded.is_open(call.samples):
             data = as_tensors(call.data)
             most = looking_ahead.bound(step, data, None, compiled=step.jit_compile)
             if not looking_ahead.fits_surely(most, found) and not step.obstacles(data):

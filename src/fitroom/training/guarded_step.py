@@ -10,20 +10,19 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom import oom
-from fitroom.core import Attempt, Plan
+from fitroom.core import Plan
 from fitroom.core.noun import Scalar
 from fitroom.devices.meter import Meter
-from fitroom.remedies import eval_batch, micro_batch, recompute
+from fitroom.remedies import eval_batch, micro_batch, recompute, turns
 from fitroom.steps import cutting, slicing
-from fitroom.steps.mixing import Obstacle
 from fitroom.steps.recomputation import Chooser, Saving
 from fitroom.steps.step import Step
 from fitroom.training import keras_seams
 from fitroom.training.does_not_fit import DoesNotFit
 from fitroom.training.options import Options
+from fitroom.training.refusals import Refusals, Tried
 from fitroom.training.remembered import Remembered
 from fitroom.training.rungs import MARGIN, Sizes
-from fitroom.units import format_bytes
 
 _TRIES = 3  # failures in a row with nothing smaller left to try
 
@@ -50,12 +49,11 @@ class GuardedStep:
         hint: str = "fitroom.guard(model, allow=('micro_batch',))",
     ) -> None:
         self.step = step
-        self.allow = options.allow
         self.careful = options.careful
         self.meter = meter
         self.tell = tell
         self.remembered = remembered
-        self.hint = options.hint or hint
+        self._refusals = Refusals(step, meter, options.allow, options.hint or hint)
         self.sizes: dict[int, Sizes] = {}
         planned = options.plan.setting(micro_batch.NAME)
         self.slices = planned if isinstance(planned, int) else 1
@@ -90,10 +88,9 @@ class GuardedStep:
             gc.collect()
             self._next_rung(data, like, sizes, found)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether nothing is known yet of how to run: neither planned by hand nor remembered from an earlier run."""
-        is_known = self.remembered is not None and self.remembered.is_known
+    def is_open(self, samples: int) -> bool:
+        """Whether nothing is known of how to run such batches: neither planned by hand nor seen in an earlier run."""
+        is_known = self.remembered is not None and self.remembered.is_known(samples)
         return self._looks_ahead and self.slices == 1 and self.recomputes is None and self.careful == 1 and not is_known
 
     def learn(self) -> None:
@@ -106,6 +103,8 @@ class GuardedStep:
         if isinstance(slices, int):
             self._foreseen = -(-samples // slices)
         self.recomputes = plan.setting(recompute.NAME)
+        if self.remembered is not None and not turns(plan):  # what turns the model over is asked for each time
+            self.remembered.write_plan(samples, self.recomputes)
 
     def _begin(self, data: Any, like: Any) -> None:
         """Before the first batch: recompute where that is planned, or was needed in an earlier run."""
@@ -166,7 +165,9 @@ class GuardedStep:
                 self.tell("leaner_update")
                 return
             if self._failures >= (2 if found.wanted_bytes is not None else _TRIES):
-                raise self._does_not_fit("The optimizer's update does not fit", samples, failed, found)
+                raise self._refusals.does_not_fit(
+                    "The optimizer's update does not fit", self._tried(samples, failed), found
+                )
             return
         obstacles = self.step.obstacles(data) if failed > 1 else []
         # Slices cost less time, where they are exact and there is something to cut.
@@ -174,14 +175,16 @@ class GuardedStep:
             self._failures = 0
             return
         if not samples:
-            raise self._does_not_fit("The batch does not fit, and has no batch axis to cut along", 0, 0, found)
+            raise self._refusals.does_not_fit(
+                "The batch does not fit, and has no batch axis to cut along", self._tried(0, 0), found
+            )
         if failed <= 1:
             if hopeless:
-                raise self._does_not_fit("A single sample does not fit", samples, failed, found)
+                raise self._refusals.does_not_fit("A single sample does not fit", self._tried(samples, failed), found)
             return
-        refused = self._refused(obstacles)
+        refused = self._refusals.standing(obstacles)
         if refused:
-            raise self._refusal(refused, samples, found)
+            raise self._refusals.of_slices(refused, self._tried(samples, samples), found)
         sizes.failed(failed)
         self._failures = 0
 
@@ -229,57 +232,8 @@ class GuardedStep:
         if self.remembered is not None and self.slices == 1:
             self.remembered.write(self.step.samples(data), sizes.size)
 
-    def _refused(self, found: list[Obstacle]) -> list[Obstacle]:
-        """What stands against slicing, and is not allowed."""
-        return [one for one in found if not (one.can_be_allowed and micro_batch.NAME in self.allow)]
-
-    def _refusal(self, obstacles: list[Obstacle], samples: int, found: oom.Exhaustion | None = None) -> DoesNotFit:
-        can_be_allowed = all(one.can_be_allowed for one in obstacles)
-        more = f" (and {len(obstacles) - 1} more)" if len(obstacles) > 1 else ""
-        verdict = "slicing it would change the math" if can_be_allowed else "it cannot be sliced"
-        hint = f"{self.hint}, which runs slices instead of whole batches"
-        return DoesNotFit(
-            f"A batch of {samples} does not fit, and {verdict}: {obstacles[0]}{more}",
-            received=self._received(),
-            hint=hint if can_be_allowed else "a smaller batch size",
-            attempt=self._tried(samples, samples, found, str(obstacles[0]), self.hint if can_be_allowed else ""),
-        )
-
-    def _does_not_fit(self, what: str, samples: int, failed: int, found: oom.Exhaustion) -> DoesNotFit:
-        wanted = format_bytes(found.wanted_bytes) if found.wanted_bytes else "more"
-        return DoesNotFit(
-            f"{what}: the step wanted {wanted} that there was not",
-            received=self._received(),
-            hint="a smaller model or input, a leaner optimizer, or a device with more memory",
-            attempt=self._tried(samples, failed, found),
-        )
-
-    def _tried(
-        self, samples: int, at_once: int, found: oom.Exhaustion | None, refused: str = "", hint: str = ""
-    ) -> Attempt:
-        """The attempt that failed, for a diagnosis."""
-        return Attempt(
-            phase=self.step.phase,
-            trains=self.step.trains,
-            batch_size=samples,
-            at_once=at_once,
-            limit_bytes=self.meter.limit if self.meter else None,
-            in_use_bytes=self.meter.current() if self.meter else None,
-            model_bytes=self.step.own_bytes(),
-            recomputes=self.recomputes is not None,
-            refused=refused,
-            hint=hint,
-            layers=tuple(self.step.layers()),
-            words=found.words if found else "",
-        )
-
-    def _received(self) -> str | None:
-        if self.meter is None:
-            return None
-        return (
-            f"{format_bytes(self.meter.limit)} on {self.meter.device}, "
-            f"{format_bytes(self.meter.current())} of it in use before the step"
-        )
+    def _tried(self, samples: int, at_once: int) -> Tried:
+        return Tried(samples, at_once, recomputes=self.recomputes is not None)
 
     def _sizes(self, data: Any) -> Sizes:
         """What is known of sizes for batches like this one."""
@@ -289,23 +243,23 @@ class GuardedStep:
             sizes = Sizes()
             if self.slices > 1:
                 sizes.size = max(1, -(-samples // self.slices))
-                refused = self._refused(self.step.obstacles(data))
+                refused = self._refusals.standing(self.step.obstacles(data))
                 if refused:
-                    raise self._refusal(refused, samples)
+                    raise self._refusals.of_slices(refused, self._tried(samples, samples))
             elif known is not None and known.size is not None:
                 # Another batch size (the last of an epoch, most often): what was learned holds for its slices.
                 sizes = known
             elif isinstance(self._most, int) and samples > self._most:
-                sizes.size = self._most if not self._refused(self.step.obstacles(data)) else None
+                sizes.size = self._most if not self._refusals.standing(self.step.obstacles(data)) else None
             elif self._foreseen is not None and samples > self._foreseen:
                 sizes.size = self._foreseen
             elif self._learns:
                 sizes.learn()
             elif self.remembered is not None:
                 size = self.remembered.read(samples)
-                if size is not None and not self._refused(self.step.obstacles(data)):
+                if size is not None and not self._refusals.standing(self.step.obstacles(data)):
                     sizes.size = size
-            if self.careful > 1 and sizes.size is None and not self._refused(self.step.obstacles(data)):
+            if self.careful > 1 and sizes.size is None and not self._refusals.standing(self.step.obstacles(data)):
                 sizes.size = max(1, -(-samples // self.careful))
             self.sizes[samples] = sizes
         return self.sizes[samples]

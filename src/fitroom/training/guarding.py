@@ -103,7 +103,7 @@ class _Guard:
         self.turned: list[Turn] = []
         self._depth = 0
         self._train_step: Step | None = None
-        self._planned: Plan | None = None  # once the first training has begun
+        self._planned: dict[int, Plan | None] = {}  # by samples in a batch; None where there was no need
 
     def install(self) -> None:
         spoken = {name: self.speaking(getattr(self.model, name)) for name in _SPEAKING}
@@ -189,7 +189,7 @@ class _Guard:
         """The guarded step for an evaluation, or a prediction, that begins with this batch: in slices, if need be."""
         found = self._meter()
         guarded = self._guarded(step, what, found)
-        if found is not None and guarded.is_open and step.samples(data) > 1:
+        if found is not None and step.samples(data) > 1 and guarded.is_open(step.samples(data)):
             most = looking_ahead.bound(step, data, like, compiled=bool(self.model.jit_compile), model=self.model)
             if not looking_ahead.fits_surely(most, found) and not step.obstacles(data):
                 guarded.learn()
@@ -199,23 +199,29 @@ class _Guard:
         """The guarded step for a training that begins with this batch; planned ahead, where it may not fit."""
         found = self._meter()
         step = self._train_step = model_step(self.model, "train_step")
-        guarded = self._guarded(step, "train", found)
-        if found is None or not guarded.is_open or self._planned is not None:
+        samples, guarded = step.samples(data), self._guarded(step, "train", found)
+        if found is None or not guarded.is_open(samples):
             return guarded
-        self._planned = Plan()
-        compiled = bool(self.model.jit_compile)
-        if looking_ahead.fits_easily(looking_ahead.bound(step, data, like, compiled=compiled, model=self.model), found):
-            return guarded
-        plan = looking_ahead.foreseen(self.model, step, data, found, self.options.allow, turns=bool(self.options.allow))
-        if plan is None or not plan.remedies:
-            return guarded
-        self._planned = plan
-        self.log.tell("planned", of="train", plan=str(plan), fits=bool(plan.fits), reason=plan.reason)
-        if self._turn(plan):
+        if samples not in self._planned:
+            self._planned[samples] = self._foreseen(step, data, like, found)
+        plan = self._planned[samples]
+        if plan is not None and self._turn(plan):
             step = self._train_step = model_step(self.model, "train_step")
             guarded = self._guarded(step, "train", found)
-        guarded.follow(plan, step.samples(data))
+        if plan is not None:
+            guarded.follow(plan, samples)
         return guarded
+
+    def _foreseen(self, step: Step, data: Any, like: Any, found: meter.Meter) -> Plan | None:
+        """The plan for a training; None where it fits easily, or nothing can be foreseen."""
+        most = looking_ahead.bound(step, data, like, compiled=bool(self.model.jit_compile), model=self.model)
+        if looking_ahead.fits_easily(most, found):
+            return None
+        allow = self.options.allow
+        plan = looking_ahead.foreseen(self.model, step, data, found, allow, turns=bool(allow))
+        if plan is not None and plan.remedies:
+            self.log.tell("planned", of="train", plan=str(plan), fits=bool(plan.fits), reason=plan.reason)
+        return plan
 
     def _turn(self, plan: Plan) -> bool:
         """Turn the model itself over as a plan says, once; whether anything was changed."""
@@ -283,8 +289,7 @@ class _Guard:
 
     def _of_evaluation(self) -> Plan:
         """What the plan says of evaluation and prediction."""
-        plans = (self.options.plan, self._planned or Plan())
-        return Plan(tuple(one for plan in plans for one in plan.remedies if one.name == eval_batch.NAME)[:1])
+        return Plan(tuple(one for one in self.options.plan.remedies if one.name == eval_batch.NAME))
 
     def _given_up(self, name: str, reason: str) -> Any:
         """Plain Keras' function."""

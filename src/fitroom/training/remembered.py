@@ -57,10 +57,13 @@ class Remembered:
         setting = self._load().get(recompute.NAME)
         return setting if setting == recompute.HIGH or (isinstance(setting, int) and setting > 0) else None
 
-    @property
-    def is_known(self) -> bool:
-        """Whether anything is remembered."""
-        return bool(self._load())
+    def is_known(self, samples: int) -> bool:
+        """Whether it is remembered how batches of so many samples ran, or were planned."""
+        return self.read(samples) is not None or _planned(samples) in self._load()
+
+    def write_plan(self, samples: int, recomputes: int | str | None) -> None:
+        """Remember that such batches were planned, and whether activations are computed again for it."""
+        self._add({_planned(samples): True, **({} if recomputes is None else {recompute.NAME: recomputes})})
 
     def write(self, samples: int, size: int) -> None:
         """Remember a size."""
@@ -91,6 +94,10 @@ class Remembered:
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+def _planned(samples: int) -> str:
+    return f"planned {samples}"
 
 
 def remembered_for(what: str, meter: Meter | None, model: Any, optimizer: Any, name: str = "") -> Remembered | None:
