@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fitroom.devices.catalogue import CARDS, find
+from fitroom.devices.gpu import Gpu, GpuProcess
+from fitroom.devices.meter import smallest
 from fitroom.errors import UsageError
 from fitroom.units import MIB
 
@@ -51,6 +53,14 @@ def test_names_as_people_write_them(typed: str, name: str) -> None:
 def test_an_unknown_name_is_answered_with_those_that_are_close(typed: str, near: str) -> None:
     with pytest.raises(UsageError, match=near):
         find(typed)
+
+
+def test_a_training_has_what_tensorflow_gets_of_the_smallest_card_less_what_others_hold() -> None:
+    large = Gpu(0, "A100", 40960 * MIB, 0, (8, 0))  # full: TensorFlow has taken it all
+    shared = Gpu(1, "T4", 15360 * MIB, 0, (7, 5), processes=(GpuProcess(7, "other", 4096 * MIB),))
+    assert smallest([]) == 0
+    assert smallest([large]) / MIB == pytest.approx(38482, rel=0.02)
+    assert smallest([large, shared]) / MIB == pytest.approx(13757 - 4096, rel=0.02)
 
 
 def test_every_card_is_found_by_its_own_name() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from fitroom.devices import gpu, pocket
+from fitroom.devices import catalogue, gpu, pocket
+from fitroom.units import MIB
+
+_ROUGH = 64 * MIB  # what was learned under a limit is remembered by it: a little more or less is the same
 
 
 class Meter(NamedTuple):
@@ -39,6 +43,13 @@ class Meter(NamedTuple):
         return info
 
 
+def smallest(cards: Sequence[gpu.Gpu]) -> int:
+    """What TensorFlow's allocator has on the card where that is least, less what other processes hold; 0 without one."""
+    others = (sum(one.used or 0 for one in card.processes) for card in cards)
+    found = (catalogue.usable(card.total - held, card.capability) for card, held in zip(cards, others, strict=True))
+    return min(found, default=0) // _ROUGH * _ROUGH
+
+
 def find(budget: int | None = None) -> Meter | None:
     """The meter of the device that trains; None where the allocator does not count (a CPU without a limit).
 
@@ -48,8 +59,7 @@ def find(budget: int | None = None) -> Meter | None:
     import tensorflow as tf
 
     if tf.config.list_logical_devices("GPU"):
-        cards = gpu.visible()
-        limit = min((card.total for card in cards), default=0) if budget is None else budget
+        limit = smallest(gpu.visible()) if budget is None else budget
         return Meter("GPU:0", limit) if limit else None
     arena = pocket.limit()
     if arena is None:
