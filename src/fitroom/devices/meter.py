@@ -44,7 +44,7 @@ class Meter(NamedTuple):
 
 
 def smallest(cards: Sequence[gpu.Gpu]) -> int:
-    """What TensorFlow's allocator has on the card where that is least, less what other processes hold; 0 without one."""
+    """What TensorFlow's allocator has on the smallest card, less what other processes hold; 0 without a card."""
     others = (sum(one.used or 0 for one in card.processes) for card in cards)
     found = (catalogue.usable(card.total - held, card.capability) for card, held in zip(cards, others, strict=True))
     return min(found, default=0) // _ROUGH * _ROUGH
