@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from bench import child, real
+from bench.keeping import code_of, kept
 from bench.measure import Ratio, interval
 from bench.zoo import SETTINGS
 from fitroom.units import MIB
@@ -39,7 +40,9 @@ def run(names: tuple[str, ...] = tuple(SETTINGS)) -> Iterator[Ratio]:
             runs = dict(zip(pairs, pool.map(partial(real.fits, name), *zip(*pairs, strict=True)), strict=True))
         middle = sorted(peaks)[len(peaks) // 2]
         room = peaks[middle] // MIB * MIB
-        found = child.run("estimated", name, json.dumps(budgets), room // MIB, limit="12GiB")
+        asked = name, json.dumps(budgets), room // MIB
+        key = f"{asked} | estimator {code_of('estimator', 'steps')}"
+        found = kept("estimated.json", key, partial(child.run, "estimated", *asked, limit="12GiB"))
         times.append(found["seconds"] / found["first_step"])
         hundreds.append(found["hundred"])
         print(f"{name}: estimated in {times[-1]:.1f} first steps, 100 sizes in {hundreds[-1]:.2f} s", file=sys.stderr)

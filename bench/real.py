@@ -8,21 +8,17 @@ runs again and again. `make clean` forgets them.
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import statistics
-import threading
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
+from bench.keeping import kept
 from fitroom.devices import pocket
 from fitroom.units import MIB
 
-_KEPT = Path(__file__).parent / "results" / "real.json"
 _STEPS = 4
-_LOCK = threading.Lock()
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tensorflow", "keras", "bench.zoo", "fitroom.estimator.samples"])
@@ -30,13 +26,13 @@ _CONTEXT.set_forkserver_preload(["tensorflow", "keras", "bench.zoo", "fitroom.es
 
 def peak(name: str, batch: int, runs: int) -> int:
     """The peak of some steps at this size, the median of several runs."""
-    peaks = [_kept("peak", name, batch, 12 * 1024, turn) for turn in range(runs)]
+    peaks = [_peak(name, batch, 12 * 1024, turn) for turn in range(runs)]
     return int(statistics.median(one for one in peaks if one is not None))
 
 
 def fits(name: str, batch: int, budget: int) -> bool:
     """Whether steps of this size run in a budget."""
-    return _kept("peak", name, batch, budget // MIB, 0) is not None
+    return _peak(name, batch, budget // MIB, 0) is not None
 
 
 def largest(name: str, budget: int, guess: int) -> int:
@@ -50,18 +46,9 @@ def largest(name: str, budget: int, guess: int) -> int:
     return low
 
 
-def _kept(what: str, name: str, batch: int, mib: int, turn: int) -> int | None:
-    key = f"{what} | {name} | batch {batch} | {mib} MiB | run {turn} | TensorFlow {version('tensorflow-cpu')}"
-    with _LOCK:
-        known: dict[str, int | None] = json.loads(_KEPT.read_text()) if _KEPT.exists() else {}
-    if key not in known:
-        found = _run(name, batch, mib)
-        with _LOCK:
-            known = json.loads(_KEPT.read_text()) if _KEPT.exists() else {}
-            known[key] = found
-            _KEPT.parent.mkdir(exist_ok=True)
-            _KEPT.write_text(json.dumps(known, indent=0))
-    return known[key]
+def _peak(name: str, batch: int, mib: int, turn: int) -> int | None:
+    key = f"peak | {name} | batch {batch} | {mib} MiB | run {turn} | TensorFlow {version('tensorflow-cpu')}"
+    return kept("real.json", key, lambda: _run(name, batch, mib))
 
 
 def _run(name: str, batch: int, mib: int) -> int | None:

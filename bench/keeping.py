@@ -1,0 +1,37 @@
+"""Results of long measurements, kept in `bench/results/` until `make clean`: a run that was stopped goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_FOLDER = Path(__file__).parent / "results"
+_SOURCE = Path(__file__).parents[1] / "src" / "fitroom"
+_LOCK = threading.Lock()
+
+
+def kept(file: str, key: str, measure: Callable[[], Any]) -> Any:
+    """What was measured under this key, measured now if that has not been done."""
+    known = _load(file)
+    if key not in known:
+        found = measure()
+        with _LOCK:
+            known = {**_load(file), key: found}
+            _FOLDER.mkdir(exist_ok=True)
+            (_FOLDER / file).write_text(json.dumps(known, indent=0))
+    return known[key]
+
+
+def code_of(*parts: str) -> str:
+    """What tells these parts of the source from any other version of them."""
+    files = sorted(path for part in parts for path in (_SOURCE / part).rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+def _load(file: str) -> dict[str, Any]:
+    path = _FOLDER / file
+    return dict(json.loads(path.read_text())) if path.exists() else {}
