@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
-from fitroom.devices import gpu, pocket
+from fitroom.devices import gpu, gpu_use, pocket
 
 
 class Meter(NamedTuple):
@@ -25,6 +26,14 @@ class Meter(NamedTuple):
     def peak(self) -> int:
         """The most bytes in use at once since the last `reset`."""
         return self._info()["peak"]
+
+    def free(self) -> int:
+        """Bytes that can still be had: on a GPU less than the limit, where other processes have taken them."""
+        limit = self.limit
+        if self.device.startswith("GPU"):
+            left = gpu_use.left_by_others(int(self.device.partition(":")[2]), {os.getpid()})
+            limit = limit if left is None else min(limit, left)
+        return max(0, limit - self.current())
 
     def reset(self) -> None:
         """Start counting the peak anew."""

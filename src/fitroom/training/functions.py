@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -140,9 +141,11 @@ class GuardedFunction:
                 return self.plain(*args, **kwargs)
             self._log.begins()
             guarded = self._steps[call.kind] = self._guarded(call)
+            self._log.begins(guarded.meter)
         try:
+            begun = time.perf_counter()
             result = guarded(call.data)
-            self._log.made_step()
+            self._log.made_step(stepped=time.perf_counter() - begun)
             return result
         except Unsupported as error:
             if isinstance(error, NoUpdate) and not self.is_asked_for:

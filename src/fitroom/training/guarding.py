@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -169,25 +170,31 @@ class _Guard:
 
     def _over_iterator(self, name: str, step: Step, what: str) -> Any:
         model = self.model
-        guarded = self._guarded(step, what, meter.find(self.options.budget))
-        self.log.begins()
+        found = meter.find(self.options.budget)
+        guarded = self._guarded(step, what, found)
+        self.log.begins(found)
         batches: keras_seams.Batches | None = None
+        is_traced = False
 
         def function(iterator: Any) -> Any:
-            nonlocal batches
+            nonlocal batches, is_traced
             if batches is None or not batches.are_of(iterator):
                 batches = keras_seams.Batches(iterator)
             logs = None
             for done in range(model.steps_per_execution):
+                begun = time.perf_counter()
                 try:
                     data = next(batches)
                 except StopIteration:
                     if logs is None:
                         raise
                     break
+                there = time.perf_counter()
                 try:
                     logs = guarded(data, batches.like)
-                    self.log.made_step()
+                    times = (there - begun, time.perf_counter() - there) if is_traced else (0.0, 0.0)
+                    is_traced = True  # the first step takes longer than all others
+                    self.log.made_step(*times, iterator)
                 except Unsupported as error:
                     rest = itertools.islice(batches, model.steps_per_execution - done - 1)
                     plain = self._given_up(name, str(error))
