@@ -27,6 +27,11 @@ class Meter(NamedTuple):
         """The most bytes in use at once since the last `reset`."""
         return self._info()["peak"]
 
+    def both(self) -> tuple[int, int]:
+        """Bytes in use now, and the peak since the last `reset`."""
+        info = self._info()
+        return info["current"], info["peak"]
+
     def free(self) -> int:
         """Bytes that can still be had: on a GPU less than the limit, where other processes have taken them."""
         limit = self.limit

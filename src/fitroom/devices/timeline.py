@@ -21,19 +21,19 @@ class Figure(NamedTuple):
     Attributes:
         mean: over its points.
         peak: the largest of them.
-        count: how many points had this series.
+        points: how many had this series.
     """
 
     mean: float
     peak: float
-    count: int = 1
+    points: int = 1
 
     def merged(self, later: Figure) -> Figure:
         """The figure of both spans."""
-        count = self.count + later.count
+        points = self.points + later.points
         peak = max(self.peak, later.peak)
-        mean = self.mean * (self.count / count) + later.mean * (later.count / count)
-        return Figure(min(mean, peak), peak, count)  # rounding must not lift a mean above its peak
+        mean = self.mean * (self.points / points) + later.mean * (later.points / points)
+        return Figure(min(mean, peak), peak, points)  # rounding must not lift a mean above its peak
 
 
 class Span(NamedTuple):
@@ -42,13 +42,13 @@ class Span(NamedTuple):
     Attributes:
         first: when the first of them was, in seconds since the epoch.
         last: when the last of them was.
-        count: how many.
+        points: how many.
         figures: each series over them, by name.
     """
 
     first: float
     last: float
-    count: int
+    points: int
     figures: dict[str, Figure]
 
     def peak(self, name: str) -> float | None:
@@ -66,7 +66,7 @@ class Span(NamedTuple):
         figures = {**self.figures, **later.figures}
         for name in self.figures.keys() & later.figures.keys():
             figures[name] = self.figures[name].merged(later.figures[name])
-        return Span(self.first, later.last, self.count + later.count, figures)
+        return Span(self.first, later.last, self.points + later.points, figures)
 
 
 def point(time: float, values: Mapping[str, float]) -> Span:
@@ -87,7 +87,7 @@ class Timeline:
 
     def add(self, span: Span) -> None:
         """Take a point, or a span that another timeline made of points, later than all before."""
-        size = max(span.count, 1).bit_length() - 1
+        size = max(span.points, 1).bit_length() - 1
         self._at(size).append(span)
         while len(self._at(size)) > self._per_size:
             spans = self._at(size)
@@ -131,7 +131,7 @@ class Doubling:
     def add(self, one: Span) -> Span | None:
         """Take a point; returns a span once it is whole."""
         self._open = one if self._open is None else self._open.merged(one)
-        return self.rest() if self._open.count >= self._size else None
+        return self.rest() if self._open.points >= self._size else None
 
     def rest(self) -> Span | None:
         """What has come since the last span; None where nothing has."""

@@ -105,7 +105,7 @@ def write_csv(path: Path, timeline: Timeline) -> None:
         table.writerow(["first", "last", "points", *(f"{name}{kind}" for name in names for kind in ("", "_peak"))])
         for span in spans:
             cells = [one for name in names for one in (span.mean(name), span.peak(name))]
-            table.writerow([f"{span.first:.3f}", f"{span.last:.3f}", span.count, *map(_cell, cells)])
+            table.writerow([f"{span.first:.3f}", f"{span.last:.3f}", span.points, *map(_cell, cells)])
     temporary.replace(path)
 
 
@@ -114,10 +114,10 @@ def _cell(value: float | None) -> str:
 
 
 def _line(span: Span) -> str:
-    if span.count == 1:
+    if span.points == 1:
         return dump({"t": span.first, "v": {name: _short(figure.peak) for name, figure in span.figures.items()}})
-    figures = {name: [_short(one.mean), _short(one.peak), one.count] for name, one in span.figures.items()}
-    return dump({"t": [span.first, span.last], "n": span.count, "v": figures})
+    figures = {name: [_short(one.mean), _short(one.peak), one.points] for name, one in span.figures.items()}
+    return dump({"t": [span.first, span.last], "n": span.points, "v": figures})
 
 
 def _short(value: float) -> float:

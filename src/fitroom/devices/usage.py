@@ -90,6 +90,7 @@ class Usage:
         rss, counters = self._count()
         memory = host.memory(self._root)
         values = {"host": float(memory.total - memory.available), "host_limit": float(memory.total)}
+        values["cores"] = self.cores
         if rss is not None:
             values["rss"] = float(rss)
         if self._before is not None:

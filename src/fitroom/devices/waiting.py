@@ -1,8 +1,8 @@
 """What a training waits for: figures in, a verdict with its evidence out. Pure.
 
-A verdict needs a training that waits for its next batch for a good part of its time; whoever computes all the time is not
-accused. Then what is scarce is asked for, from the outside in: the network, the disk, Python code that makes one batch
-after the other, a pipeline that stands still while a step computes, and the stage that takes the longest.
+A verdict needs a training that waits for its next batch for a good part of its time; whoever computes all the time is
+not accused. Then what is scarce is asked for, from the outside in: the network, the disk, Python code that makes one
+batch after the other, a pipeline that stands still while a step computes, and the stage that takes the longest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fitroom.units import MIB, format_bytes
 
 ENOUGH = 0.15  # of the time spent waiting: with less there is little to win
 _BUSY = 0.85  # of a GPU: whatever waits, it is not the GPU
-_STALLED = 0.2  # of the time that somebody waited for a disk
+_STALLED = 0.15  # of the time that somebody waited for a disk
 _READS = 4 * MIB  # a second, from a disk or the network: less is not what takes the time
 
 
@@ -102,7 +102,9 @@ def _between_steps(figures: Figures) -> Waiting | None:
         return None
     if not (0.8 <= figures.cpu <= 1.3 and figures.cores >= 2):
         return None
-    evidence = f"the GPU computes {figures.gpu:.0%} of the time, one of {figures.cores:g} cores is busy, batches are ready"
+    evidence = (
+        f"the GPU computes {figures.gpu:.0%} of the time, one of {figures.cores:g} cores is busy, batches are ready"
+    )
     advice = "larger batches, compile(steps_per_execution=16), fewer callbacks per batch; mixed precision will not help"
     return Waiting("one core", 1 - figures.gpu, evidence, advice)
 
@@ -123,8 +125,8 @@ def _reason(figures: Figures) -> tuple[str, str, str]:
             "disk",
             f"{format_bytes(int(read))} a second are read from disk, which somebody waits for "
             f"{min(figures.stalled, 1.0):.0%} of the time",
-            "fewer and larger files (TFRecord), smaller or compressed samples, cache() if they fit into memory, a local "
-            "SSD; prefetch() if it is not there. More cores or mixed precision will not help",
+            "fewer and larger files (TFRecord), smaller or compressed samples, cache() if they fit into memory, a "
+            "local SSD; prefetch() if it is not there. More cores or mixed precision will not help",
         )
     if pipeline is None:
         return "input", "where batches come from does not show", "prefetch(tf.data.AUTOTUNE) at the pipeline's end"

@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
             step=self.stepped / max(self.steps, 1),
             pipeline=pipeline,
             cores=cores,
-            **{name: self.rates.get(name) for name in _RATES},  # type: ignore[arg-type] # names of fields
+            **{name: self.rates.get(name) for name in _RATES},
         )
 
 
@@ -102,7 +102,7 @@ class Watch:
             values["gpu"] = max(busy)
         if progress is not None:
             values |= self._of_training(progress, values)
-        self.file.add(point(time.time(), values))
+        self.file.add(point(round(time.time(), 3), {name: _rounded(value) for name, value in values.items()}))
         told = [_neighbour(one, self._budget) for one in self._neighbours.look(self.cards)]
         waits = self._newly_waits_for()
         return [*told, ("waiting", dict(asdict(waits)))] if waits is not None else told
@@ -111,24 +111,23 @@ class Watch:
         """What the training has waited for, all in all."""
         return verdict(self._whole.figures(self._usage.cores, self._pipeline)) if self._whole.steps else None
 
-    def close(self) -> None:
-        """Let go of the driver and the file."""
+    def let_go(self) -> None:
+        """Let go of the driver."""
         self._gpus.close()
-        self.file.close()
 
     def _of_training(self, progress: Progress, values: dict[str, float]) -> dict[str, float]:
         now = time.monotonic()
-        found: dict[str, float] = {}
+        found: dict[str, float] = {"made": progress.steps}
         if progress.device is not None:
-            found = {"device": progress.in_use, "device_peak": progress.peak, "device_limit": progress.limit}
-        self._pipeline = progress.pipeline or self._pipeline
+            found |= {"device": progress.in_use, "device_peak": progress.peak, "device_limit": progress.limit}
+        self._pipeline = _fuller(self._pipeline, progress.pipeline)
         before, self._before = self._before, (now, progress)
         if before is None or progress.steps < before[1].steps:  # the first look, or the script was started again
             return found
         seconds, last = now - before[0], before[1]
         waited, stepped = progress.waited - last.waited, progress.stepped - last.stepped
         found["steps"] = (progress.steps - last.steps) / seconds
-        found["waiting"], found["stepping"] = min(waited / seconds, 1.0), min(stepped / seconds, 1.0)
+        found["waiting"], found["stepping"] = waited / seconds, stepped / seconds  # of steps that ended: may be above 1
         if progress.steps > last.steps:
             rates = {name: values[name] for name in _RATES if name in values}
             stretch = Stretch(seconds, progress.steps - last.steps, waited, stepped, rates)
@@ -145,6 +144,18 @@ class Watch:
             return None
         self._told.add(found.what)
         return found
+
+
+def _fuller(before: Pipeline | None, now: Pipeline | None) -> Pipeline | None:
+    """What is known of a pipeline: the latest, unless stages are missing from it, as at the end of its data."""
+    if before is None or now is None:
+        return before or now
+    return now if now.seconds >= before.seconds / 2 else before
+
+
+def _rounded(value: float) -> float:
+    """As many digits as anybody reads: a file of many points is half as long."""
+    return float(round(value)) if value >= 1000 else round(value, 4)
 
 
 def _neighbour(change: Change, budget: int | None) -> Told:

@@ -1,4 +1,4 @@
-"""The supervisor's watch over an attempt: once a second, from its own process, so that the training pays nothing for it."""
+"""The supervisor's watch over an attempt: once a second, from its own process: the training pays nothing for it."""
 
 from __future__ import annotations
 
@@ -52,4 +52,5 @@ class Watching:
         """The attempt is over."""
         if self._watch is not None:
             with suppress(Exception):
-                self._watch.close()
+                self._watch.let_go()
+                self._watch.file.close()

@@ -13,7 +13,7 @@ from fitroom.core import Event, RecordFile
 from fitroom.core.noun import Scalar
 from fitroom.devices import limits
 from fitroom.devices.meter import Meter
-from fitroom.training.progress import counting
+from fitroom.training.progress import counting, written
 from fitroom.training.summary import closing_line
 
 _SELDOM = 0.01  # of the time so far, between two events about progress: the record of a long run stays small
@@ -75,7 +75,7 @@ class Log:
             iterator: where the batch came from.
         """
         counting.made_step(waited, stepped, iterator)
-        if self._is_supervised and self._file and counting.write():
+        if self._is_supervised and self._file and written.write():
             now = time.monotonic()
             if now - _progress.told >= _SELDOM * (now - _progress.begun):
                 _progress.told = now
