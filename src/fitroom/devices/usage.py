@@ -106,7 +106,8 @@ class Usage:
             self._looked = now
             with suppress(psutil.Error, OSError):
                 first = psutil.Process(self.pid)
-                self._family = [first, *first.children(recursive=True)]
+                self._family = [first]
+                self._family += first.children(recursive=True)  # which may be forbidden
         rss: list[int] = []
         cpu: list[float] = []
         disk: list[tuple[int, int]] = []

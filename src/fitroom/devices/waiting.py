@@ -145,26 +145,25 @@ def _reason(figures: Figures) -> tuple[str, str, str]:
             f"{took}, a step {_ms(figures.step)}, one after the other: while a step computes, no batch is made",
             "prefetch(tf.data.AUTOTUNE) at the pipeline's end",
         )
-    if pipeline.workers <= 1 and not pipeline.is_tuned:
+    inside = f"{took}, {pipeline.share:.0%} of that in {pipeline.slowest}"
+    is_map = "Map" in pipeline.slowest and "Flat" not in pipeline.slowest
+    if is_map and pipeline.workers <= 1 and not pipeline.is_tuned:
         ahead = "" if pipeline.is_ahead else ", and prefetch(tf.data.AUTOTUNE) at the end"
         return (
             "map",
-            f"{took}, {pipeline.share:.0%} of that in {pipeline.slowest}, which works on one element at a time",
+            f"{inside}, which works on one element at a time",
             f"map(…, num_parallel_calls=tf.data.AUTOTUNE){ahead}; cache() behind it if the results fit into memory. "
             "Mixed precision will not help",
         )
     if not is_idle:
         return (
             "cores",
-            f"{took}, {pipeline.share:.0%} of that in {pipeline.slowest}, and {figures.cpu or 0:.1f} of "
-            f"{figures.cores:g} cores are busy",
+            f"{inside}, and {figures.cpu or 0:.1f} of {figures.cores:g} cores are busy",
             "do less per sample, or do it once and cache() it; resize and decode ahead of the training; more cores",
         )
-    return (
-        "input",
-        f"{took}, {pipeline.share:.0%} of that in {pipeline.slowest}",
-        "prefetch(tf.data.AUTOTUNE) at the pipeline's end, cache() behind what is slow",
-    )
+    if is_map:
+        return "map", inside, "do less per sample there, or cache() behind it; map whole batches instead of samples"
+    return "input", inside, "prefetch(tf.data.AUTOTUNE) at the pipeline's end, interleave over files, cache() behind it"
 
 
 def _ms(seconds: float) -> str:
