@@ -75,7 +75,7 @@ class MemoryMonitor(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
     def on_train_end(self, logs: Any = None) -> None:
         """Stop watching, and say what was seen."""
         if self.monitor is not None:
-            self.monitor.ends(self.model)
+            self.monitor.ends()
             if self.verbose:
                 waits = self.monitor.waits_for
                 advice = None if waits is None else (waits.evidence, waits.advice)

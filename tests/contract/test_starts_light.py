@@ -20,6 +20,9 @@ LIGHT = [
     ["run", "--help"],
     ["diagnose", "--help"],
     ["explain", "fragmentation"],
+    ["top", "--help"],
+    ["top", "--once"],
+    ["top", "--json"],
 ]
 
 WITHOUT = """
@@ -103,6 +106,7 @@ def test_env_tells_the_same_as_text_and_json(fitroom: Run) -> None:
         (["diagnose", "no_such.log"], "Cannot read the log. Received: no_such.log (No such file or directory)."),
         (["diagnose", "src"], "This folder holds no run. Received: src."),
         (["diagnose", "/dev/null"], "The log is empty"),
+        (["top", "no-such-run"], "No such run. Received: no-such-run."),
         (["run"], "needs a script"),
         (["run", "no_such_script.py"], "No such script. Received: no_such_script.py."),
         (["run", "--plan", "magic", "setup.py"], "Cannot read this plan"),

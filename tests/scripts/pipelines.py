@@ -1,9 +1,14 @@
-"""Pipelines that are slow on purpose, each in its own way, and one that is not: what a training waits for is known."""
+"""Pipelines that are slow on purpose, each in its own way, and one that is not: what a training waits for is known.
+
+As a script it trains with each, and prints what `MemoryMonitor` says it waited for.
+"""
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +38,7 @@ def _samples(batches: int) -> Any:
 
 
 def _work(image: Any, times: int) -> Any:
-    """Something random that a core has to do: TensorFlow leaves it in the order, and in the place, that it was given."""
+    """Something random that a core has to do: TensorFlow leaves that where it was put."""
     noise = tf.random.uniform((160, 160))
     for _ in range(times):
         noise = tf.linalg.matmul(noise, noise) / 160.0
@@ -43,14 +48,14 @@ def _work(image: Any, times: int) -> Any:
 def slow_map(batches: int, folder: Path) -> Any:
     """Each sample is worked on for long, one after the other."""
     data = tf.data.Dataset.from_tensors(tf.zeros((SIDE, SIDE, 3))).repeat(batches * BATCH)
-    return data.map(lambda image: (_work(image, 12), 0)).batch(BATCH).prefetch(2)
+    return data.map(lambda image: (_work(image, 24), 0)).batch(BATCH).prefetch(2)
 
 
 def no_prefetch(batches: int, folder: Path) -> Any:
     """Making a batch takes about as long as a step, and happens after it instead of beside it."""
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # newer TensorFlow adds one by itself, where it can
-    data = _samples(batches).batch(BATCH).map(lambda images, labels: (_work(images, 80), labels))
+    data = _samples(batches).batch(BATCH).map(lambda images, labels: (_work(images, 160), labels))
     return data.with_options(options)
 
 
@@ -109,3 +114,26 @@ PIPELINES: dict[str, Callable[[int, Path], Any]] = {
     "disk": disk,
     "nothing": fast,
 }
+
+
+def waited_for(name: str, folder: Path, *, guarded: bool) -> str:
+    """What a training on one of them waited for, by the monitor's word."""
+    import fitroom
+    from fitroom.callbacks import MemoryMonitor
+
+    net = model(32 if name in ("nothing", "no prefetch") else 8)  # small steps for those that wait
+    if guarded:
+        fitroom.guard(net)
+    monitor = MemoryMonitor(every=0.2, verbose=0)
+    try:
+        net.fit(PIPELINES[name](20, folder), verbose=0, shuffle=False, callbacks=[monitor])
+    except OSError:
+        return "unreadable"  # no file system here that reads past the page cache
+    assert monitor.monitor is not None
+    found = monitor.monitor.waits_for
+    print(name, found, file=sys.stderr)
+    return "nothing" if found is None else found.what
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: waited_for(name, Path(), guarded=sys.argv[1] == "guarded") for name in PIPELINES}))

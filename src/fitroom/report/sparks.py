@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -46,18 +47,14 @@ def resampled(spans: Iterable[tuple[float, float, float]], columns: int) -> tupl
     found = list(spans)
     if not found:
         return ()
-    begin, end = found[0][0], max(found[-1][1], found[0][0])
-    parts: list[float | None] = [None] * (1 if begin == end else columns)
-    scale = len(parts) / (end - begin) if end > begin else 0.0
+    begin, lasted = found[0][0], found[-1][1] - found[0][0]
+    parts: list[float | None] = [None] * (columns if lasted > 0 else 1)
+    scale = len(parts) / lasted if lasted > 0 else 0.0
     previous = begin
     for _, last, value in found:  # a value stands for the time since the one before it
-        column = min(int((last - begin) * scale), len(parts) - 1)
-        first = min(int((previous - begin) * scale), column)
-        if last != previous and first < column and (previous - begin) * scale > first:
-            first += 1
-        for part in range(first, column + 1):
-            before = parts[part]
-            parts[part] = value if before is None else max(before, value)
+        end = max(math.ceil((last - begin) * scale), 1)
+        first = min(int((previous - begin) * scale), end - 1)
+        parts[first:end] = [value if one is None else max(one, value) for one in parts[first:end]]
         previous = last
     return tuple(parts)
 

@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -52,7 +53,8 @@ class Monitor:
         self._watch: Watch | None = None
         self._thread: threading.Thread | None = None
         self.waits_for: Waiting | None = None
-        self._plain: Any = None  # the model's train function, as it was
+        self._is_lost = False
+        self._stands_in: tuple[Any, Any] | None = None  # a model, and what stands in for its train function
 
     @property
     def timeline(self) -> Timeline:
@@ -60,12 +62,13 @@ class Monitor:
         return self._file.timeline
 
     def begins(self, model: Any) -> None:
-        """A training begins."""
+        """A training begins; the one before, if it failed, has ended with that."""
+        self.ends()
         guard = keras_seams.hooked(model)
         counting.meter = meter.find(guard.options.budget if guard is not None else None)
-        if guard is None:
-            self._plain = model.train_function
-            model.train_function = _watched(self._plain, model, self._every)
+        if guard is None and keras_seams.check(model) is None:
+            self._stands_in = model, _watched(model.train_function, model, self._every)
+            model.train_function = self._stands_in[1]
         counting.watched_by(self._asking)
         self._watch = Watch(os.getpid(), self._file)
         self._look()
@@ -73,7 +76,7 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="fitroom-monitor", daemon=True)
         self._thread.start()
 
-    def ends(self, model: Any) -> None:
+    def ends(self) -> None:
         """A training has ended."""
         if self._watch is None or self._thread is None:
             return
@@ -81,8 +84,11 @@ class Monitor:
         self._thread.join()
         self._look()
         counting.left_by(self._asking)
-        if self._plain is not None:
-            model.train_function, self._plain = self._plain, None
+        if self._stands_in is not None:
+            model, function = self._stands_in
+            if model.train_function is function:  # and not one that was made since
+                model.train_function = function.__wrapped__
+            self._stands_in = None
         self._write_table()
         watch, self._watch = self._watch, None
         watch.let_go()
@@ -100,8 +106,16 @@ class Monitor:
             self._look()
 
     def _look(self) -> None:
-        assert self._watch is not None
-        for kind, data in self._watch.look(self._asking.now()):
+        if self._watch is None or self._is_lost:
+            return
+        try:
+            self._take(self._watch)
+        except Exception as error:  # nothing that is only watched may end a training
+            self._is_lost = True
+            warnings.warn(f"fitroom does not watch any longer: {type(error).__name__}: {error}", stacklevel=2)
+
+    def _take(self, watch: Watch) -> None:
+        for kind, data in watch.look(self._asking.now()):
             self._tell(kind, **data)
         newest = self.timeline.newest
         if self._board is not None and newest is not None:
