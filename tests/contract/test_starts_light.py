@@ -61,6 +61,7 @@ def test_every_public_name_resolves() -> None:
     for name in fitroom.__all__:
         assert getattr(fitroom, name) is not None
     assert set(fitroom.__all__) <= set(dir(fitroom))
+    assert fitroom.callbacks.MemoryMonitor
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         fitroom.nonsense  # noqa: B018
 

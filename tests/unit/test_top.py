@@ -10,11 +10,12 @@ import pytest
 from rich.console import Console
 
 from fitroom.commands import main
-from fitroom.commands.top_view import of_run
-from fitroom.core import RecordFile
+from fitroom.commands.top_view import looking, of_run
+from fitroom.core import Record, RecordFile
 from fitroom.devices import timeline_file
 from fitroom.devices.timeline import point
 from fitroom.devices.timeline_file import TimelineFile
+from fitroom.report.run import Again, account
 from fitroom.report.sparks import bar, resampled, sparkline, split_bar
 from fitroom.report.top import Picture
 from fitroom.supervisor import run_folder
@@ -99,6 +100,27 @@ def test_no_such_run_is_told_with_those_there_are(
     assert "Received: train-2. Expected: a run's folder, or one of train-1." in capsys.readouterr().err
     assert main(["top", "train-1", "--once"]) == 0
     assert "nothing was measured yet" in capsys.readouterr().out
+
+
+def test_a_run_that_begins_while_nothing_ran_is_shown_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    look = looking(None)
+    assert look().title == "no run under way here"
+    new = tmp_path / ".fitroom/train-1"
+    new.mkdir(parents=True)
+    held = run_folder.hold(new)
+    assert (look().title, look().is_running) == ("train-1", True)
+    os.close(held)
+    assert (look().title, look().is_running) == ("train-1", False)
+
+
+def test_the_account_of_a_run_tells_what_it_waited_for_and_with_whom_it_shared(folder: Path) -> None:
+    record = Record.read(folder / run_folder.RECORD)
+    text = account(record, 0, folder, Again("fitroom run train.py"))
+    assert "waited    40% of the time no batch was ready. Try: cache()" in text
+    assert "GPU:0 was shared with process 77 (python)" in text
 
 
 def test_bars_and_sparklines_are_as_long_as_they_should_be() -> None:

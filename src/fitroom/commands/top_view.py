@@ -29,10 +29,18 @@ def looking(name: str | None) -> Callable[[], View]:
     Raises:
         UsageError: if there is no such run.
     """
-    folder = _named(name) if name is not None else _under_way()
-    if folder is not None:
-        return lambda: of_run(folder)
-    return Machine().look
+    folder = _named(name) if name is not None else None
+    machine: Machine | None = None
+
+    def look() -> View:
+        nonlocal folder, machine
+        folder = folder or _under_way()  # once it is there, it is shown to its end
+        if folder is not None:
+            return of_run(folder)
+        machine = machine or Machine()
+        return machine.look()
+
+    return look
 
 
 def _named(name: str) -> Path:

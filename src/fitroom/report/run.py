@@ -50,6 +50,7 @@ def account(record: Record, code: int, folder: Path, again: Again) -> str:
     changed = changes(record)
     rows.append(("changed", "; ".join(changed) or "nothing"))
     rows.append(("result", _result(record, code)))
+    rows += [("waited", f"{one.data['evidence']}. Try: {one.data['advice']}") for one in record.of("waiting")[-1:]]
     rows.append(("record", place))
     rows.append(("next", _next(record, code, again)))
     width = max(len(name) for name, _ in rows)
@@ -177,6 +178,10 @@ def _happened(record: Record) -> list[str]:
         found.append("an array file did not fit into memory")
     if (record.of("rung") or record.of("leaner_update")) and not ooms and not died:
         found.append("memory was short, as planned for or known from an earlier run")
+    shared = [(one.data["device"], one.data["pid"], one.data["name"]) for one in record.of("neighbour")]
+    found += [
+        f"{device} was shared with process {pid} ({name}), which grew or gave back" for device, pid, name in shared
+    ]
     found += [f"{event.data['what']} ran unguarded" for event in record.of("left_alone")]
     found += [f"{event.data['setting']} had no effect" for event in record.of("setting_ignored")]
     return list(dict.fromkeys(found))
