@@ -21,6 +21,7 @@ from fitroom.supervisor import run_folder
 from fitroom.units import format_bytes
 
 _COLUMNS = 120  # values of a sparkline
+_LATELY = 5  # points over which rates are means: steps and looks do not go hand in hand
 
 
 def looking(name: str | None) -> Callable[[], View]:
@@ -81,8 +82,8 @@ def of_run(folder: Path) -> View:
         state=_state(record, spans, is_running),
         is_running=is_running,
         memory=tuple(_memories(spans, now)),
-        use=tuple(_uses(spans, now)),
-        split=_split(spans[-10:] if is_running else spans),
+        use=tuple(_uses(spans, _all(spans[-_LATELY:]) or now if is_running else now)),
+        split=_split(spans[-_LATELY:] if is_running else spans),
         in_force=tuple(changes(_since_restart(record))) or ("nothing: batches run whole",),
         survived=tuple(_survived(record)) or ("nothing: memory sufficed so far",),
         waits=_waits(record),
@@ -152,7 +153,7 @@ def _history(spans: Sequence[Span], name: str, of: Callable[[Span, str], float |
 
 
 def _all(spans: Sequence[Span]) -> Span | None:
-    """A run that has ended, as one span."""
+    """Spans as one."""
     return functools.reduce(Span.merged, spans) if spans else None
 
 
