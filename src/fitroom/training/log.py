@@ -75,7 +75,7 @@ class Log:
             iterator: where the batch came from.
         """
         counting.made_step(waited, stepped, iterator)
-        if self._is_supervised and self._file and written.write():
+        if self._is_supervised and self._file and written.write(self._file.path):
             now = time.monotonic()
             if now - _progress.told >= _SELDOM * (now - _progress.begun):
                 _progress.told = now

@@ -145,7 +145,9 @@ def _watched(plain: Any, model: Any, every: float) -> Any:
         begun = time.perf_counter()
         if begun - looked >= period and is_traced:
             looked = begun
-            found = pipeline_seams.look(iterator)
+            found = None
+            with suppress(Exception):  # a look must not end a training
+                found = pipeline_seams.look(iterator)
             if found is not None:
                 seconds, empty = (0.0, found.empty or 0.0) if found.is_ahead else (found.seconds, 0.0)
         asked = time.perf_counter()

@@ -112,7 +112,10 @@ class Asking:
             return None
         from fitroom.data import pipeline_seams
 
-        return pipeline_seams.look(iterator)
+        try:
+            return pipeline_seams.look(iterator)
+        except Exception:  # whatever an iterator is, a look at it must not end a training
+            return None
 
 
 class Written:
@@ -124,15 +127,15 @@ class Written:
         self._file: ProgressFile | None = None
         self._pid = 0
 
-    def write(self) -> bool:
-        """Write it down, if it is time; whether it was."""
+    def write(self, record: Path) -> bool:
+        """Write it down beside the Record, if it is time; whether it was."""
         now = time.monotonic()
         if now - self._told < _PERIOD:
             return False
         self._told = now
         if self._file is None or self._pid != os.getpid():  # also in a process that the script has forked
             self._pid = os.getpid()
-            self._file = ProgressFile(Path(os.environ["FITROOM_RECORD"]).parent / FOLDER, self._pid)
+            self._file = ProgressFile(record.parent / FOLDER, self._pid)
         self._file.write(self._asking.now())
         return True
 
