@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,11 +31,12 @@ class SharedNvml(FakeNvml):
 
     held = GIB
     tells = True
+    other = OTHER
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:  # noqa: N802
         mine = SimpleNamespace(pid=os.getpid(), usedGpuMemory=4 * GIB)
         gone = SimpleNamespace(pid=2**22 + 5, usedGpuMemory=8 * GIB)  # another container's, or our own by another name
-        other = SimpleNamespace(pid=OTHER, usedGpuMemory=self.held)
+        other = SimpleNamespace(pid=self.other, usedGpuMemory=self.held)
         return [mine, gone, *([other] if self.held else [])] if handle == 0 else []
 
     def nvmlSystemGetProcessName(self, pid: int) -> str:  # noqa: N802
@@ -52,8 +55,6 @@ class SharedNvml(FakeNvml):
 
 @pytest.fixture
 def shared(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> SharedNvml:
-    import sys
-
     fake = SharedNvml()
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
@@ -109,6 +110,17 @@ def test_another_process_that_grows_is_named_and_the_budget_follows(shared: Shar
     shared.held = 0
     (words,) = told(watch)
     assert words.endswith(f"process {OTHER} (python3) gave 5 GiB back and holds 0 B; the budget is now 24 GiB")
+
+
+def test_a_process_of_our_own_is_no_neighbour(shared: SharedNvml) -> None:
+    watch = Watch(os.getpid(), TimelineFile(None))
+    shared.held = 0
+    watch.look(None)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as worker:
+        shared.other, shared.held = worker.pid, 5 * GIB
+        assert told(watch) == []
+        assert watch.cards[0].taken == 0
+        worker.communicate(b"\n")
 
 
 def test_a_budget_that_was_asked_for_stands_while_it_can_be_had(shared: SharedNvml) -> None:

@@ -85,6 +85,16 @@ class Usage:
         """The process and those it has started, when they were last looked for."""
         return {self.pid, *(one.pid for one in self._family)}
 
+    def find_family(self) -> None:
+        """Look for the processes that it has started."""
+        import psutil
+
+        self._looked = time.monotonic()
+        with suppress(psutil.Error, OSError):
+            first = psutil.Process(self.pid)
+            self._family = [first]
+            self._family += first.children(recursive=True)  # which may be forbidden
+
     def look(self) -> dict[str, float]:
         """What is used now, by name: bytes of memory, and rates since the last look."""
         rss, counters = self._count()
@@ -103,11 +113,7 @@ class Usage:
 
         now = time.monotonic()
         if now - self._looked >= _FAMILY:
-            self._looked = now
-            with suppress(psutil.Error, OSError):
-                first = psutil.Process(self.pid)
-                self._family = [first]
-                self._family += first.children(recursive=True)  # which may be forbidden
+            self.find_family()
         rss: list[int] = []
         cpu: list[float] = []
         disk: list[tuple[int, int]] = []

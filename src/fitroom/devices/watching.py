@@ -85,6 +85,7 @@ class Watch:
         self._usage = Usage(pid)
         self._gpus = GpuWatch()
         self._neighbours = Neighbours()
+        self._strangers: set[int] = set()  # processes on a GPU that are not ours
         self._before: tuple[float, Progress] | None = None
         self._pipeline: Pipeline | None = None
         self._recent: deque[Stretch] = deque(maxlen=_WINDOW)
@@ -94,7 +95,7 @@ class Watch:
     def look(self, progress: Progress | None) -> list[Told]:
         """Take a point, and return what there is to tell."""
         values = self._usage.look()
-        self.cards = self._gpus.look(self._usage.pids)
+        self.cards = self._look_at_gpus()
         for card in self.cards:
             values |= card.values()
         busy = [card.use for card in self.cards if card.use is not None]
@@ -106,6 +107,14 @@ class Watch:
         told = [_neighbour(one, self._budget) for one in self._neighbours.look(self.cards)]
         waits = self._newly_waits_for()
         return [*told, ("waiting", dict(asdict(waits)))] if waits is not None else told
+
+    def _look_at_gpus(self) -> list[GpuUse]:
+        cards = self._gpus.look(self._usage.pids)
+        if {one.pid for card in cards for one in card.others} - self._strangers:  # or has the script started it?
+            self._usage.find_family()
+            cards = self._gpus.look(self._usage.pids)
+            self._strangers = {one.pid for card in cards for one in card.others}
+        return cards
 
     def waits_for(self) -> Waiting | None:
         """What the training has waited for, all in all."""
