@@ -55,7 +55,7 @@ def no_prefetch(batches: int, folder: Path) -> Any:
     """Making a batch takes about as long as a step, and happens after it instead of beside it."""
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # newer TensorFlow adds one by itself, where it can
-    data = _samples(batches).batch(BATCH).map(lambda images, labels: (_work(images, 160), labels))
+    data = _samples(batches).batch(BATCH).map(lambda images, labels: (_work(images, 240), labels))
     return data.with_options(options)
 
 

@@ -21,6 +21,8 @@ INLINE = Pipeline("Map", 0.04, 0.9)
         (Figures(0.45, 0.05, INLINE, cpu=1.0, cores=8), "no prefetch", "prefetch(tf.data.AUTOTUNE)"),
         (Figures(0.6, 0.02, SLOW_MAP, read=90 * MIB, stalled=0.7, cores=8), "disk", "larger files"),
         (Figures(0.6, 0.02, PYTHON, read=90 * MIB, stalled=0.7, cores=8), "disk", "90 MiB a second"),
+        (Figures(0.6, 0.02, SLOW_MAP, cpu=0.6, cores=8, read=300 * MIB, stalled=0.02), "disk", "300 MiB a second"),
+        (Figures(0.6, 0.02, SLOW_MAP, cpu=7.9, cores=8, read=300 * MIB, stalled=0.02), "map", "num_parallel_calls"),
         (Figures(0.6, 0.02, SLOW_MAP, cpu=0.3, cores=8, received=40 * MIB), "network", "40 MiB a second"),
         (Figures(0.6, 0.02, TUNED, cpu=7.6, cores=8), "cores", "7.6 of 8 cores are busy"),
         (Figures(0.6, 0.02, TUNED, cpu=2.0, cores=8), "map", "cache()"),

@@ -15,6 +15,7 @@ from fitroom.units import MIB, format_bytes
 ENOUGH = 0.15  # of the time spent waiting: with less there is little to win
 _BUSY = 0.85  # of a GPU: whatever waits, it is not the GPU
 _STALLED = 0.15  # of the time that somebody waited for a disk
+_MUCH = 96 * MIB  # a second, from a disk: what a plain one gives
 _READS = 4 * MIB  # a second, from a disk or the network: less is not what takes the time
 
 
@@ -120,13 +121,14 @@ def _reason(figures: Figures) -> tuple[str, str, str]:
             "copy the data to a local disk once, or tf.data's cache(file); interleave over several files "
             "(num_parallel_calls=tf.data.AUTOTUNE). More cores or mixed precision will not help",
         )
-    if figures.stalled is not None and figures.stalled >= _STALLED and read >= _READS:
+    stalled = min(figures.stalled or 0.0, 1.0)
+    if (stalled >= _STALLED and read >= _READS) or (read >= _MUCH and is_idle):
         return (
             "disk",
-            f"{format_bytes(int(read))} a second are read from disk, which somebody waits for "
-            f"{min(figures.stalled, 1.0):.0%} of the time",
+            f"{format_bytes(int(read))} a second are read from disk; somebody waits for one {stalled:.0%} of the time",
             "fewer and larger files (TFRecord), smaller or compressed samples, cache() if they fit into memory, a "
-            "local SSD; prefetch() if it is not there. More cores or mixed precision will not help",
+            "local SSD; several reads at once (interleave, num_parallel_calls), prefetch(). More cores or mixed "
+            "precision will not help",
         )
     if pipeline is None:
         return "input", "where batches come from does not show", "prefetch(tf.data.AUTOTUNE) at the pipeline's end"
