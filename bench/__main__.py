@@ -12,6 +12,7 @@ BENCHMARKS = (
     "startup",
     "run",
     "overhead",
+    "monitor",
     "first_step",
     "slices",
     "rescue",

@@ -15,6 +15,7 @@ from fitroom.devices import pocket
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # an allocator's dump is hundreds of lines
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are the same on a machine with a GPU
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # and on every CPU: on some TensorFlow takes other kernels, and says so
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 os.environ.update(dict.fromkeys(THREADS, "1"))  # in this process the same bits every time
 os.environ.update(pocket.environment("2GiB"))  # tests in this process run on the pocket device

@@ -65,6 +65,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "callbacks":
+        return import_module("fitroom.callbacks")
     if name not in _HOMES:
         raise AttributeError(f"module 'fitroom' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -20,6 +20,9 @@ LIGHT = [
     ["run", "--help"],
     ["diagnose", "--help"],
     ["explain", "fragmentation"],
+    ["top", "--help"],
+    ["top", "--once"],
+    ["top", "--json"],
 ]
 
 WITHOUT = """
@@ -58,6 +61,7 @@ def test_every_public_name_resolves() -> None:
     for name in fitroom.__all__:
         assert getattr(fitroom, name) is not None
     assert set(fitroom.__all__) <= set(dir(fitroom))
+    assert fitroom.callbacks.MemoryMonitor
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         fitroom.nonsense  # noqa: B018
 
@@ -103,6 +107,7 @@ def test_env_tells_the_same_as_text_and_json(fitroom: Run) -> None:
         (["diagnose", "no_such.log"], "Cannot read the log. Received: no_such.log (No such file or directory)."),
         (["diagnose", "src"], "This folder holds no run. Received: src."),
         (["diagnose", "/dev/null"], "The log is empty"),
+        (["top", "no-such-run"], "No such run. Received: no-such-run."),
         (["run"], "needs a script"),
         (["run", "no_such_script.py"], "No such script. Received: no_such_script.py."),
         (["run", "--plan", "magic", "setup.py"], "Cannot read this plan"),

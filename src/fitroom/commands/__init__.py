@@ -20,6 +20,7 @@ from fitroom.commands.estimate import Estimate
 from fitroom.commands.explain import Explain
 from fitroom.commands.plan import Plan
 from fitroom.commands.run import Run
+from fitroom.commands.top import Top
 from fitroom.errors import FitroomError
 
 
@@ -35,7 +36,7 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: tuple[type[Command], ...] = (Run, Estimate, Plan, Diagnose, Env, Explain, Demo)
+COMMANDS: tuple[type[Command], ...] = (Run, Top, Estimate, Plan, Diagnose, Env, Explain, Demo)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -65,19 +65,23 @@ def reserve(free: int, capability: tuple[int, int]) -> int:
 
 def visible() -> tuple[Gpu, ...]:
     """The GPUs that this process may use, in TensorFlow's order; none where there is no NVIDIA driver."""
-    with _driver() as nvml:
-        if nvml is None:
-            return ()
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        chosen = _select(handles, os.environ.get("CUDA_VISIBLE_DEVICES"), nvml)
-        gpus = [_describe(index, handle, nvml) for index, handle in enumerate(chosen)]
+    with driver() as nvml:
+        gpus = [describe(index, handle, nvml) for index, handle in enumerate(handles(nvml))]
         return tuple(gpu for gpu in gpus if gpu is not None)
+
+
+def handles(nvml: Any) -> list[Any]:
+    """NVML's handles of the GPUs that this process may use, in TensorFlow's order; none without a driver."""
+    if nvml is None:
+        return []
+    found = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    return _select(found, os.environ.get("CUDA_VISIBLE_DEVICES"), nvml)
 
 
 def held(pid: int) -> int:
     """How many bytes a process holds on the GPUs; 0 where there are none, or the driver does not tell."""
     total = 0
-    with _driver() as nvml:
+    with driver() as nvml:
         for index in range(0 if nvml is None else nvml.nvmlDeviceGetCount()):
             try:
                 holders = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index))
@@ -88,7 +92,7 @@ def held(pid: int) -> int:
 
 
 @contextmanager
-def _driver() -> Iterator[Any]:
+def driver() -> Iterator[Any]:
     """NVIDIA's management library, ready to be asked; None where there is no driver."""
     if not any(Path(node).exists() for node in _DRIVER_NODES):
         yield None
@@ -122,7 +126,9 @@ def _select(handles: list[Any], wish: str | None, nvml: Any) -> list[Any]:
     return chosen
 
 
-def _describe(index: int, handle: Any, nvml: Any) -> Gpu | None:
+def describe(index: int, handle: Any, nvml: Any) -> Gpu | None:
+    """One GPU as it is now; None where it has no memory of its own."""
+
     def ask(question: Callable[[], T], otherwise: T) -> T:
         try:
             return question()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fitroom.devices import catalogue, gpu, pocket
+from fitroom.devices import catalogue, gpu, gpu_use, pocket
 from fitroom.units import MIB
 
 _ROUGH = 64 * MIB  # what was learned under a limit is remembered by it: a little more or less is the same
@@ -29,6 +30,19 @@ class Meter(NamedTuple):
     def peak(self) -> int:
         """The most bytes in use at once since the last `reset`."""
         return self._info()["peak"]
+
+    def both(self) -> tuple[int, int]:
+        """Bytes in use now, and the peak since the last `reset`."""
+        info = self._info()
+        return info["current"], info["peak"]
+
+    def free(self) -> int:
+        """Bytes that can still be had: on a GPU less than the limit, where other processes have taken them."""
+        limit = self.limit
+        if self.device.startswith("GPU"):
+            left = gpu_use.left_by_others(int(self.device.partition(":")[2]), {os.getpid()})
+            limit = limit if left is None else min(limit, left)
+        return max(0, limit - self.current())
 
     def reset(self) -> None:
         """Start counting the peak anew."""

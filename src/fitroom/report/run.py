@@ -10,7 +10,7 @@ from fitroom.core import Event, Record
 from fitroom.core.noun import Scalar
 from fitroom.units import MIB, format_bytes
 
-_SILENT = {"progress", "training", "left", "script_over", "ended"}  # for the record only
+_SILENT = {"progress", "training", "left", "script_over", "ended", "watch_lost"}  # for the record only
 
 
 class Again(NamedTuple):
@@ -47,9 +47,10 @@ def account(record: Record, code: int, folder: Path, again: Again) -> str:
     if not troubles:
         return f"memory sufficed, and nothing was changed. Record: {place}"
     rows = [("happened", "; ".join(troubles))]
-    changed = _changed(record)
+    changed = changes(record)
     rows.append(("changed", "; ".join(changed) or "nothing"))
     rows.append(("result", _result(record, code)))
+    rows += [("waited", f"{one.data['evidence']}. Try: {one.data['advice']}") for one in record.of("waiting")[-1:]]
     rows.append(("record", place))
     rows.append(("next", _next(record, code, again)))
     width = max(len(name) for name, _ in rows)
@@ -90,6 +91,14 @@ def _resumed(data: dict[str, Scalar]) -> str:
     return f"{_which(data)} goes on with {place}{through}"
 
 
+def _neighbour(data: dict[str, Scalar]) -> str:
+    used, before = int(data["used"] or 0), int(data["before"] or 0)
+    who = f"process {data['pid']} ({data['name']})"
+    change = f"took {format_bytes(used - before)} more" if used > before else f"gave {format_bytes(before - used)} back"
+    left = format_bytes(int(data["budget_mib"] or 0) * MIB)
+    return f"{data['device']} is shared: {who} {change} and holds {format_bytes(used)}; the budget is now {left}"
+
+
 def _which(data: dict[str, Scalar]) -> str:
     return f"training {int(data['training'] or 0) + 1}"
 
@@ -126,6 +135,7 @@ _LINES: dict[str, Callable[[dict[str, Scalar]], str]] = {
     "record_lost": lambda data: str(data["reason"]),
     "death": _death,
     "killed": _killed,
+    "neighbour": _neighbour,
     "restart": _restart,
     "resumed": _resumed,
     "going_through": lambda data: f"going through {data['batches']} batches of data again, to where {_which(data)} was",
@@ -172,12 +182,17 @@ def _happened(record: Record) -> list[str]:
         found.append("an array file did not fit into memory")
     if (record.of("rung") or record.of("turned") or record.of("leaner_update")) and not ooms and not died:
         found.append("memory was short, as planned for or known from an earlier run")
+    shared = [(one.data["device"], one.data["pid"], one.data["name"]) for one in record.of("neighbour")]
+    found += [
+        f"{device} was shared with process {pid} ({name}), which grew or gave back" for device, pid, name in shared
+    ]
     found += [f"{event.data['what']} ran unguarded" for event in record.of("left_alone")]
     found += [f"{event.data['setting']} had no effect" for event in record.of("setting_ignored")]
     return list(dict.fromkeys(found))
 
 
-def _changed(record: Record) -> list[str]:
+def changes(record: Record) -> list[str]:
+    """What was changed to make it fit, one text each."""
     found = []
     kinds = ("rung", "turned", "leaner_update", "mapped")
     for event in (*record.of("restart")[-1:], *(event for kind in kinds for event in record.of(kind))):

@@ -86,6 +86,11 @@ class Child:
         for one in copies:
             one.start()
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def poll(self) -> Ended | None:
         """How it ended; None while it runs. Asked now and then, it also watches memory."""
         code = self._process.poll()

@@ -63,6 +63,23 @@ def hold(folder: Path) -> int:
     return descriptor
 
 
+def is_held(folder: Path) -> bool:
+    """Whether somebody runs in this folder now."""
+    try:
+        descriptor = os.open(folder / RECORD, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _name(script: str) -> str:
     return Path(script).name.removesuffix(".py")
 

@@ -28,6 +28,7 @@ from fitroom.supervisor.kept import Kept
 from fitroom.supervisor.less import Settings, less
 from fitroom.supervisor.signals import Signals
 from fitroom.supervisor.standard_input import StandardInput
+from fitroom.supervisor.watching import Watching
 from fitroom.training.checkpoint_files import Folder
 from fitroom.units import MIB
 
@@ -153,8 +154,11 @@ class _Run:
             self._leave.unlink(missing_ok=True)
         child = Child(self.job.command, self._environment(), None, has_group=not Signals.are_keys(), dumps=self._dumps)
         foresight, begun, evidence = Foresight(), len(self.events), None
+        watching = Watching(self.folder, child.pid, self.kept.settings.budget_mib)
         while (ended := child.poll()) is None:
             self._read_on()
+            for kind, data in watching.look():
+                self.take_down(kind, **data)
             arrived = signals.wait(_PERIOD)
             if arrived is not None:
                 self._pass_on(*arrived, child)
@@ -163,6 +167,7 @@ class _Run:
                 evidence = soon
                 with suppress(OSError):
                     self._leave.touch()
+        watching.close()
         self._read_on()
         self._came_to_its_end = any(event.kind == "script_over" for event in self.events[begun:])
         if evidence is not None and any(event.kind == "left" for event in self.events[begun:]):

@@ -21,6 +21,7 @@ _OF_THE_PROCESS = {
     "MonitorCallback": {"min_delta"},
     "CSVLogger": {"append_header"},
     "ModelCheckpoint": {"filepath"},
+    "MemoryMonitor": {"monitor", "options"},
     "TensorBoard": {"_profiler_started", "_is_tracing", "_should_trace", "_start_batch", "_stop_batch"},
 }
 

@@ -78,7 +78,7 @@ class EagerCalls:
         meter, samples = self.meter(), call.samples
         if meter is None:
             return samples
-        free = meter.limit - meter.current()
+        free = meter.free()
         outputs = keras_seams.bytes_of_outputs(self.model)
         if outputs is not None and _SAFE * outputs * samples < free:
             return samples

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -133,18 +134,16 @@ class GuardedFunction:
         if call.kind in self._trains_nothing:
             return self.plain(*args, **kwargs)
         guarded = self._steps.get(call.kind)
-        if guarded is None:
-            if len(self._steps) >= _MOST:
-                self._give_up(
-                    "its arguments are Python numbers that change from call to call. Try: pass them as tensors"
-                )
-                return self.plain(*args, **kwargs)
-            self._log.begins()
+        if guarded is None and len(self._steps) >= _MOST:
+            self._give_up("its arguments are Python numbers that change from call to call. Try: pass them as tensors")
+            return self.plain(*args, **kwargs)
         try:
             if guarded is None:
                 guarded = self._steps[call.kind] = self._guarded(call)
+                self._log.begins(guarded.meter)
+            begun = time.perf_counter()
             result = guarded(call.data)
-            self._log.made_step()
+            self._log.made_step(stepped=time.perf_counter() - begun)
             return result
         except Unsupported as error:
             if isinstance(error, NoUpdate) and not self.is_asked_for:

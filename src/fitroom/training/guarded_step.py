@@ -134,7 +134,7 @@ class GuardedStep:
         """Where to cut: evenly, once the size is known; until then each cut follows from the slice before it."""
         start = 0
         while start < samples and sizes.learning:
-            free = self.meter.limit - self.meter.current() if self.meter else None
+            free = self.meter.free() if self.meter else None
             size = sizes.next(samples - start, free, self.step.most_per_sample() if start else None)
             self._largest = max(self._largest, size)
             if self.meter is None:
@@ -194,7 +194,7 @@ class GuardedStep:
             return False
         choose = cutting.chooser(recompute.HIGH)
         if self.recomputes is None and self.meter is not None:
-            free = self.meter.limit - self.meter.current()
+            free = self.meter.free()
             choose = functools.partial(cutting.fewer, goal=int(free / MARGIN))
         saving = self._recompute(data, like, choose)
         if saving is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -252,27 +253,32 @@ class _Guard:
         """The function of this name; `begun` gives the step to run, and is given the first batch."""
         model = self.model
         guarded: GuardedStep | None = None
-        self.log.begins()
+        self.log.begins(self._meter())
         batches: keras_seams.Batches | None = None
+        is_traced = False
 
         def function(iterator: Any) -> Any:
-            nonlocal batches, guarded
+            nonlocal batches, guarded, is_traced
             if batches is None or not batches.are_of(iterator):
                 batches = keras_seams.Batches(iterator)
                 if self.options.plan.setting(allocator.NAME) == allocator.TRIM:
                     host.trim()  # an epoch begins
             logs = None
             for done in range(model.steps_per_execution):
+                asked = time.perf_counter()
                 try:
                     data = next(batches)
                 except StopIteration:
                     if logs is None:
                         raise
                     break
+                there = time.perf_counter()
                 try:
                     guarded = guarded or begun(as_tensors(data), batches.like)
                     logs = guarded(data, batches.like)
-                    self.log.made_step()
+                    times = (there - asked, time.perf_counter() - there) if is_traced else (0.0, 0.0)
+                    is_traced = True  # the first step takes longer than all others
+                    self.log.made_step(*times, iterator)
                 except Unsupported as error:
                     rest = itertools.islice(batches, model.steps_per_execution - done - 1)
                     plain = self._given_up(name, str(error))

@@ -7,13 +7,16 @@ import os
 import sys
 import time
 import warnings
+from typing import Any
 
 from fitroom.core import Event, RecordFile
 from fitroom.core.noun import Scalar
 from fitroom.devices import limits
+from fitroom.devices.meter import Meter
+from fitroom.training.progress import counting, written
 from fitroom.training.summary import closing_line
 
-_PROGRESS = 1.0  # seconds between two events about progress
+_SELDOM = 0.01  # of the time so far, between two events about progress: the record of a long run stays small
 
 
 class Log:
@@ -55,20 +58,28 @@ class Log:
         else:
             warnings.warn(f"fitroom does not guard {what}: {reason}. It runs as without fitroom.", stacklevel=4)
 
-    def begins(self) -> None:
+    def begins(self, meter: Meter | None = None) -> None:
         """Take down what the process uses before its first training; only the supervisor asks."""
+        counting.meter = meter or counting.meter
         if self._is_supervised and not _progress.has_begun:
             _progress.has_begun = True
+            _progress.begun = time.monotonic()
             self.tell("training", **{use.what: use.used for use in limits.uses(os.getpid())})
 
-    def made_step(self) -> None:
-        """Count a step, and take the count down now and then; only the supervisor asks."""
-        if self._is_supervised:
-            _progress.steps += 1
+    def made_step(self, waited: float = 0.0, stepped: float = 0.0, iterator: Any = None) -> None:
+        """Count a step, and take the count down now and then; only the supervisor asks.
+
+        Args:
+            waited: seconds until its batch was there.
+            stepped: seconds that it took from then on.
+            iterator: where the batch came from.
+        """
+        counting.made_step(waited, stepped, iterator)
+        if self._is_supervised and self._file and written.write(self._file.path):
             now = time.monotonic()
-            if now - _progress.told >= _PROGRESS and self._file:  # for the record only: it goes on for days
+            if now - _progress.told >= _SELDOM * (now - _progress.begun):
                 _progress.told = now
-                self._file.append("progress", steps=_progress.steps)
+                self._file.append("progress", steps=counting.steps)  # for the record only: it goes on for days
 
 
 def _say(what: str) -> None:
@@ -79,7 +90,7 @@ class _Progress:
     """Of all trainings in this process."""
 
     has_begun = False
-    steps = 0
+    begun = 0.0
     told = 0.0
 
 

@@ -1,0 +1,107 @@
+"""Keras callbacks: thin, over `training/` and `devices/`."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from fitroom.core import Event, RecordFile
+from fitroom.devices.timeline import Timeline
+from fitroom.errors import UsageError
+from fitroom.report import memory as report
+from fitroom.report.run import line
+from fitroom.supervisor import run_folder
+from fitroom.training.monitoring import Monitor
+
+
+class MemoryMonitor(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+    """Watches a training's memory, and what else may run short.
+
+    Takes a point each second: the device's and the host's memory against their limits, with the peak of every step
+    between; cores, disk and network; GPUs at work, and who shares them. ``fitroom top`` shows it live. At the end one
+    line tells the peaks, and what the training waited for, if it did.
+
+    The allocator's peak counter is set back after each step: who reads it, too, sees a step's.
+
+    Args:
+        every: seconds between two points.
+        record: the folder for the timeline and events; ``.fitroom/SCRIPT-N`` without it. Under ``fitroom run`` both
+            are in the run's own.
+        csv: a file for the timeline as a table: means and peaks, at most some 1,800 rows.
+        tensorboard: a folder for TensorBoard; to look at it, ``pip install tensorboard``.
+        verbose: 0 to say nothing.
+
+    Example:
+        >>> model.fit(x, y, callbacks=[fitroom.callbacks.MemoryMonitor(csv="memory.csv")])
+    """
+
+    def __init__(
+        self,
+        every: float = 1.0,
+        record: str | None = None,
+        csv: str | None = None,
+        tensorboard: str | None = None,
+        verbose: int = 1,
+    ) -> None:
+        super().__init__()
+        if not every > 0:
+            raise UsageError("A monitor looks now and then", received=f"every={every!r}", expected="seconds above 0")
+        self.every = every
+        self.verbose = verbose
+        self.options = (record, csv, tensorboard)
+        self.monitor: Monitor | None = None
+
+    @property
+    def timeline(self) -> Timeline:
+        """What was measured, thinned."""
+        return self.monitor.timeline if self.monitor is not None else Timeline()
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begin to watch."""
+        if self.monitor is None:
+            record, csv, tensorboard = self.options
+            home = None if "FITROOM_RUN" in os.environ else _home(record)
+            table, board = (None if one is None else Path(one) for one in (csv, tensorboard))
+            self.monitor = Monitor(self.every, home, table, board, self._tell)
+            atexit.register(self.monitor.close)
+        self.monitor.begins(self.model)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Stop watching, and say what was seen."""
+        if self.monitor is not None:
+            self.monitor.ends()
+            if self.verbose:
+                waits = self.monitor.waits_for
+                advice = None if waits is None else (waits.evidence, waits.advice)
+                self._say(report.closing(self.monitor.timeline.peak, advice))
+
+    def _tell(self, kind: str, **data: Any) -> None:
+        if "FITROOM_RUN" in os.environ:  # the supervisor sees it, too
+            return
+        record = _record(self.options[0])
+        event = record.append(kind, **data) if record is not None else Event.now(kind, **data)
+        words = line(event) if self.verbose else None
+        if words is not None:
+            self._say(words)
+
+    def _say(self, words: str) -> None:
+        print(f"fitroom: {words}", file=sys.stderr)
+
+
+@functools.cache
+def _home(record: str | None) -> Path:
+    """The folder of this process: one for all its trainings."""
+    folder, _ = run_folder.make(Path(sys.argv[0] or "notebook").name, record)
+    run_folder.hold(folder)  # until the process ends
+    return folder.absolute()
+
+
+@functools.cache
+def _record(record: str | None) -> RecordFile:
+    return RecordFile(_home(record) / run_folder.RECORD)

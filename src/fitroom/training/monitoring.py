@@ -1,0 +1,162 @@
+"""A training watched from within its process: a thread that takes points, and the files that they go to."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fitroom.data import pipeline_seams
+from fitroom.devices import meter, timeline_file
+from fitroom.devices.tensorboard_file import TensorBoardFile
+from fitroom.devices.timeline import Timeline
+from fitroom.devices.timeline_file import TimelineFile
+from fitroom.devices.waiting import Waiting
+from fitroom.devices.watching import Watch
+from fitroom.training import keras_seams
+from fitroom.training.progress import Asking, counting
+
+_TABLE = 30.0  # seconds between two times that the table is written
+
+
+class Monitor:
+    """Watches trainings, one after the other.
+
+    Args:
+        every: seconds between two points.
+        folder: where the timeline goes; None for nowhere.
+        table: a CSV file; None for none.
+        board: a folder of TensorBoard's; None for none.
+        tell: takes events: their kind and data.
+
+    Attributes:
+        waits_for: what the last training waited for; None where it did not.
+    """
+
+    def __init__(
+        self, every: float, folder: Path | None, table: Path | None, board: Path | None, tell: Callable[..., object]
+    ) -> None:
+        self._every = every
+        self._file = TimelineFile(folder / timeline_file.NAME if folder is not None else None)
+        self._table = table
+        self._board = TensorBoardFile(board) if board is not None else None
+        self._tell = tell
+        self._written = time.monotonic()
+        self._end = threading.Event()
+        self._asking = Asking(counting)
+        self._watch: Watch | None = None
+        self._thread: threading.Thread | None = None
+        self.waits_for: Waiting | None = None
+        self._is_lost = False
+        self._stands_in: tuple[Any, Any] | None = None  # a model, and what stands in for its train function
+
+    @property
+    def timeline(self) -> Timeline:
+        """What was measured."""
+        return self._file.timeline
+
+    def begins(self, model: Any) -> None:
+        """A training begins; the one before, if it failed, has ended with that."""
+        self.ends()
+        guard = keras_seams.hooked(model)
+        counting.meter = meter.find(guard.options.budget if guard is not None else None)
+        if guard is None and keras_seams.check(model) is None:
+            self._stands_in = model, _watched(model.train_function, model, self._every)
+            model.train_function = self._stands_in[1]
+        counting.watched_by(self._asking)
+        self._watch = Watch(os.getpid(), self._file)
+        self._look()
+        self._end.clear()
+        self._thread = threading.Thread(target=self._run, name="fitroom-monitor", daemon=True)
+        self._thread.start()
+
+    def ends(self) -> None:
+        """A training has ended."""
+        if self._watch is None or self._thread is None:
+            return
+        self._end.set()
+        self._thread.join()
+        self._look()
+        counting.left_by(self._asking)
+        if self._stands_in is not None:
+            model, function = self._stands_in
+            if model.train_function is function:  # and not one that was made since
+                model.train_function = function.__wrapped__
+            self._stands_in = None
+        self._write_table()
+        watch, self._watch = self._watch, None
+        watch.let_go()
+        self.waits_for = watch.waits_for()
+
+    def close(self) -> None:
+        """No more trainings."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close(counting.steps)
+            self._board = None
+
+    def _run(self) -> None:
+        while not self._end.wait(self._every):
+            self._look()
+
+    def _look(self) -> None:
+        if self._watch is None or self._is_lost:
+            return
+        try:
+            self._take(self._watch)
+        except Exception as error:  # nothing that is only watched may end a training
+            self._is_lost = True
+            warnings.warn(f"fitroom does not watch any longer: {type(error).__name__}: {error}", stacklevel=2)
+
+    def _take(self, watch: Watch) -> None:
+        for kind, data in watch.look(self._asking.now()):
+            self._tell(kind, **data)
+        newest = self.timeline.newest
+        if self._board is not None and newest is not None:
+            self._board.add(newest, counting.steps)
+        if time.monotonic() - self._written >= _TABLE:
+            self._write_table()
+
+    def _write_table(self) -> None:
+        self._written = time.monotonic()
+        if self._table is not None:
+            with suppress(OSError):  # a full disk is no reason to stop a training
+                timeline_file.write_csv(self._table, self.timeline)
+
+
+def _watched(plain: Any, model: Any, every: float) -> Any:
+    """A train function of plain Keras', with its steps counted.
+
+    It takes its batch inside, so that the wait for it does not show. But whether one was ready does, and how long
+    making one takes, where that is not done ahead.
+    """
+    period = max(0.02, every / 20)
+    looked, seconds, empty, is_traced = 0.0, 0.0, 0.0, False
+
+    @functools.wraps(plain)
+    def train_function(iterator: Any) -> Any:
+        nonlocal looked, seconds, empty, is_traced
+        begun = time.perf_counter()
+        if begun - looked >= period and is_traced:
+            looked = begun
+            found = None
+            with suppress(Exception):  # a look must not end a training
+                found = pipeline_seams.look(iterator)
+            if found is not None:
+                seconds, empty = (0.0, found.empty or 0.0) if found.is_ahead else (found.seconds, 0.0)
+        asked = time.perf_counter()
+        logs = plain(iterator)
+        took = time.perf_counter() - asked
+        steps = model.steps_per_execution
+        waited = min(took, seconds * steps + took * empty) if is_traced else 0.0
+        counting.made_step(waited, took - waited if is_traced else 0.0, iterator, steps)
+        is_traced = True
+        return logs
+
+    return train_function
