@@ -101,9 +101,9 @@ def test_a_script_is_carried_through(python: Run, tmp_path: Path, name: str) -> 
     assert facts["reached"] == []
     assert facts["updates"] == entry["updates"]
     assert "memory was short" in facts["stderr"] or "a step ran out of memory" in facts["stderr"]
-    # It is planned, so that it never runs out; the input pipeline may move meanwhile, and what a plan takes is foreseen
-    # to some percent: once is forgiven. `python -m bench plan` counts.
-    assert len(facts["errors"]) <= 1, "it ran out again and again"
+    # It is planned, so that it does not run out; the input pipeline may move meanwhile, and what a plan takes is foreseen
+    # to some percent only. `python -m bench plan` counts.
+    assert len(facts["errors"]) <= 2, "it ran out again and again"
 
 
 @pytest.mark.parametrize("name", LOOPS)
