@@ -387,8 +387,8 @@ def test_resnet_at_six_tenths_of_its_peak_trains_to_the_same_weights(python: Run
 
     plain, unlimited = run("plain", "6GiB"), run("guarded", "6GiB")
     limited = run("guarded", f"{int(0.6 * plain['peak'])}")
-    # It may take a second try: how much room a step needs beyond its tensors differs from run to run.
-    assert limited["events"][:2] == [["oom", None], ["rung", "recompute"]]
+    # It is planned so. It may take a second try: how much room a step needs beyond its tensors differs from run to run.
+    assert limited["events"][:2] == [["planned", None], ["rung", "recompute"]]
     assert {remedy for kind, remedy in limited["events"] if kind == "rung"} == {"recompute"}
     assert len(limited["events"]) <= 4
     assert unlimited["events"] == []
