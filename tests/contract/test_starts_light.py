@@ -20,6 +20,7 @@ LIGHT = [
     ["run", "--help"],
     ["diagnose", "--help"],
     ["explain", "fragmentation"],
+    ["explain", "retained_tensors"],
 ]
 
 WITHOUT = """
