@@ -150,7 +150,10 @@ class _Run:
     def _attempt(self, signals: Signals) -> Ended:
         with suppress(OSError):
             self._leave.unlink(missing_ok=True)
-        child = Child(self.job.command, self._environment(), None, has_group=not Signals.are_keys(), dumps=self._dumps)
+        under = [word.format(folder=self.folder.absolute()) for word in self.job.under]
+        child = Child(
+            [*under, *self.job.command], self._environment(), None, has_group=not Signals.are_keys(), dumps=self._dumps
+        )
         foresight, begun, evidence = Foresight(), len(self.events), None
         while (ended := child.poll()) is None:
             self._read_on()
@@ -201,6 +204,7 @@ class _Run:
             "seed": self.kept.seed,
             "attempt": self.attempts,
             "home": str(Path.cwd()),
+            "beside": job.beside,
         }
         limit = {}
         if settings.budget_mib is not None and not self.on_gpu:
