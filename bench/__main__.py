@@ -20,6 +20,7 @@ BENCHMARKS = (
     "estimate",
     "gpus",
     "diagnose",
+    "leaks",
 )
 
 
