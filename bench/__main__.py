@@ -22,6 +22,7 @@ BENCHMARKS = (
     "gpus",
     "plan",
     "diagnose",
+    "leaks",
 )
 
 

@@ -77,6 +77,9 @@ def test_a_module_imports_only_what_lies_above_it(path: Path) -> None:
         ("steps", "def f():\n    from fitroom.training import guard"),
         ("diagnosers", "import keras"),
         ("planner", "from fitroom.training import summary"),
+        ("supervisor", "from fitroom.leaks import in_scripts"),
+        ("training", "from fitroom.leaks import watching"),
+        ("report", "from fitroom.leaks.leak import Leak"),
     ],
 )
 def test_the_rules_catch_what_they_should(part: str, source: str) -> None:

@@ -23,6 +23,7 @@ LIGHT = [
     ["top", "--help"],
     ["top", "--once"],
     ["top", "--json"],
+    ["explain", "retained_tensors"],
 ]
 
 WITHOUT = """

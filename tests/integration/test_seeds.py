@@ -101,8 +101,8 @@ def test_a_script_is_carried_through(python: Run, tmp_path: Path, name: str) -> 
     assert facts["reached"] == []
     assert facts["updates"] == entry["updates"]
     assert "memory was short" in facts["stderr"] or "a step ran out of memory" in facts["stderr"]
-    # It is planned, so that it does not run out; the input pipeline may move meanwhile, and what a plan takes is foreseen
-    # to some percent only. `python -m bench plan` counts.
+    # It is planned, so that it does not run out; the input pipeline may move meanwhile, and what a plan takes is
+    # foreseen to some percent only. `python -m bench plan` counts.
     assert len(facts["errors"]) <= 2, "it ran out again and again"
 
 

@@ -59,6 +59,9 @@ def _registries() -> Iterator[Sequence[Page]]:
     from fitroom.diagnosers import PAGES as CAUSES
 
     yield CAUSES
+    from fitroom.leaks import PAGES as LEAKS
+
+    yield LEAKS
     from fitroom.oom import PAGES
 
     yield PAGES

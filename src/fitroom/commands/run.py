@@ -44,6 +44,12 @@ class Run:
             type=_seconds,
             help="how often trainings are saved, or never; without it so often that it costs little",
         )
+        parser.add_argument(
+            "--leaks", action="store_true", help="watch for leaks, name their lines, and do what is safe about them"
+        )
+        parser.add_argument(
+            "--lines", action="store_true", help="say which lines take the host's memory (needs fitroom[lines]; slow)"
+        )
         parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
         parser.add_argument("-v", "--verbose", action="store_true", help="say everything that happens")
         scripts.configure(parser)
@@ -63,6 +69,10 @@ class Run:
         if not arguments.quiet or outcome.record.of("given_up"):
             again = report.Again(outcome.job.typed(), outcome.job.resumed() if outcome.kept else None)
             _say(report.account(outcome.record, outcome.code, outcome.folder, again))
+        if arguments.lines:
+            from fitroom.leaks import by_line
+
+            _say(report.lines([(one.where, one.nbytes) for one in by_line.worst(outcome.folder / by_line.FILE)]))
         return outcome.code if outcome.code >= 0 else _die_of(-outcome.code)
 
 
@@ -83,6 +93,12 @@ def _job(arguments: argparse.Namespace) -> Job:
 
     allow = scripts.allowed(arguments)
     check_allowed(read_plan(arguments.plan), frozenset(allow))
+    under: tuple[str, ...] = ()
+    if arguments.lines:
+        from fitroom.leaks import by_line
+
+        by_line.check()
+        under = by_line.under(f"{{folder}}/{by_line.FILE}")
     if not arguments.script and not arguments.resume:
         raise UsageError("fitroom run needs a script", hint="fitroom run train.py, with the path of your script")
     if arguments.script and not arguments.is_module:
@@ -97,6 +113,8 @@ def _job(arguments: argparse.Namespace) -> Job:
         record=arguments.record,
         resume=arguments.resume,
         every=arguments.checkpoint_every,
+        under=under,
+        beside=("fitroom.leaks.in_scripts",) if arguments.leaks else (),
     )
 
 

@@ -22,6 +22,15 @@ class Cause(str, Enum):
     FD_LIMIT = "fd_limit"
     MESSAGE_LIMIT = "message_limit"
     INFERENCE_TOO_LARGE = "inference_too_large"
+    RETAINED_TENSORS = "retained_tensors"
+    GROWING_HISTORY = "growing_history"
+    MODELS_IN_LOOP = "models_in_loop"
+    XLA_PROGRAMS_IN_LOOP = "xla_programs_in_loop"
+    DATASET_IN_LOOP = "dataset_in_loop"
+    PREDICT_IN_LOOP = "predict_in_loop"
+    REFERENCE_CYCLES = "reference_cycles"
+    MALLOC_RETENTION = "malloc_retention"
+    SECOND_STEP = "second_step"
     UNKNOWN = "unknown"
 
     @property
@@ -45,5 +54,14 @@ _WORDS = {
     Cause.FD_LIMIT: "Too many open files",
     Cause.MESSAGE_LIMIT: "A message is larger than its channel allows",
     Cause.INFERENCE_TOO_LARGE: "Too many samples at once in prediction or evaluation",
+    Cause.RETAINED_TENSORS: "Tensors are kept from step to step",
+    Cause.GROWING_HISTORY: "Results are kept from step to step",
+    Cause.MODELS_IN_LOOP: "Models are made in a loop, and leave memory behind",
+    Cause.XLA_PROGRAMS_IN_LOOP: "XLA compiles a new program again and again, and keeps each",
+    Cause.DATASET_IN_LOOP: "Datasets are made in a loop, and leave memory behind",
+    Cause.PREDICT_IN_LOOP: "predict or its relatives are called in a loop, and leave memory behind",
+    Cause.REFERENCE_CYCLES: "Objects that refer to each other wait for Python's collector",
+    Cause.MALLOC_RETENTION: "C's allocator keeps memory that was freed",
+    Cause.SECOND_STEP: "The first step fits, and what it leaves behind makes the second one too large",
     Cause.UNKNOWN: "The words do not tell why",
 }

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from fitroom.core import Event, Record
+from fitroom.core import Event, Record, leak_words
 from fitroom.core.noun import Scalar
 from fitroom.units import MIB, format_bytes
 
 _SILENT = {"progress", "training", "left", "script_over", "ended", "watch_lost"}  # for the record only
+_SOON = 120.0  # seconds until memory is full
 
 
 class Again(NamedTuple):
@@ -37,6 +38,16 @@ def line(event: Event, *, verbose: bool = False) -> str | None:
     )
 
 
+def lines(worst: list[tuple[str, int]]) -> str:
+    """The lines of the script that held most of the host's memory when most of it was held."""
+    if not worst:
+        return "no lines were recorded: the script's process did not come to its end"
+    rows = [(format_bytes(nbytes), where) for where, nbytes in worst]
+    width = max(len(size) for size, _ in rows)
+    head = "lines that held the most when the most was held (host's memory; a line counts for all that it calls)"
+    return "\n".join([head, *(f"  {size:>{width}}  {where}" for size, where in rows)])
+
+
 def account(record: Record, code: int, folder: Path, again: Again) -> str:
     """What happened, what was changed, what the result is, where the Record is, and what to type next."""
     troubles = _happened(record)
@@ -47,6 +58,7 @@ def account(record: Record, code: int, folder: Path, again: Again) -> str:
     if not troubles:
         return f"memory sufficed, and nothing was changed. Record: {place}"
     rows = [("happened", "; ".join(troubles))]
+    rows += [("leak", leak_words.sentence(leak.data).removeprefix("leak at ")) for leak in _leaks(record)]
     changed = changes(record)
     rows.append(("changed", "; ".join(changed) or "nothing"))
     rows.append(("result", _result(record, code)))
@@ -119,7 +131,15 @@ def _settings(data: dict[str, Scalar]) -> str:
     return "".join(parts)
 
 
-_LINES: dict[str, Callable[[dict[str, Scalar]], str]] = {
+def _leak(data: dict[str, Scalar]) -> str | None:
+    """Said while the script runs only where memory will be full soon: else the account tells."""
+    left = data.get("seconds_left")
+    is_soon = left is not None and float(left) < _SOON and data["cause"] != "second_step"
+    return leak_words.sentence(data) if is_soon else None
+
+
+_LINES: dict[str, Callable[[dict[str, Scalar]], str | None]] = {
+    "leak": _leak,
     "rung": _rung,
     "planned": lambda data: str(data["reason"]),
     "turned": lambda data: str(data["words"]),
@@ -178,6 +198,9 @@ def _happened(record: Record) -> list[str]:
         found.append("started again, the script failed before its training")
     found += [f"it ended because memory ran out ({event.data['evidence']})" for event in record.of("ran_out")]
     found += [f"an isolated process died of memory ({one.data['evidence']})" for one in record.of("isolated_death")]
+    leaks = _leaks(record)
+    if leaks:
+        found.append("memory leaks" if len(leaks) == 1 else f"memory leaks in {len(leaks)} places")
     if record.of("mapped"):
         found.append("an array file did not fit into memory")
     if (record.of("rung") or record.of("turned") or record.of("leaner_update")) and not ooms and not died:
@@ -189,6 +212,27 @@ def _happened(record: Record) -> list[str]:
     found += [f"{event.data['what']} ran unguarded" for event in record.of("left_alone")]
     found += [f"{event.data['setting']} had no effect" for event in record.of("setting_ignored")]
     return list(dict.fromkeys(found))
+
+
+def _leaks(record: Record) -> list[Event]:
+    """What leaked to the end, each with its last figures."""
+    known: dict[tuple[Scalar, Scalar], Event] = {}
+    for event in record.events:
+        key = (event.data.get("cause"), event.data.get("where"))
+        if event.kind == "leak":
+            known[key] = event
+        elif event.kind == "leak_over":
+            known.pop(key, None)
+    return list(known.values())
+
+
+def _acted(record: Record) -> list[str]:
+    acts = record.of("leak_acted")
+    if not acts:
+        return []
+    gained = sum(int(event.data["gained_bytes"] or 0) for event in acts)
+    what = "; ".join(dict.fromkeys(str(event.data["action"]) for event in acts))
+    return [f"against leaks, {_times(len(acts))}: {what} ({format_bytes(gained)} given back)"]
 
 
 def changes(record: Record) -> list[str]:
@@ -211,7 +255,7 @@ def changes(record: Record) -> list[str]:
             found.append(f"{data['file']} mapped instead of read")
         else:
             found.append("large weights updated some rows at a time")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*found, *(_acted(record) if _leaks(record) else [])]))
 
 
 def _result(record: Record, code: int) -> str:

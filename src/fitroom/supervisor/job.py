@@ -24,6 +24,8 @@ class Job:
         record: the folder for the Record; None for one under ``.fitroom``.
         resume: whether to go on with the script's last run.
         every: seconds between two checkpoints; None to have them cost little, infinite for none.
+        under: what runs the script, between ``python`` and its name; ``{folder}`` is the run's.
+        beside: modules whose `install` is called in the script's processes, too.
     """
 
     script: str
@@ -35,6 +37,8 @@ class Job:
     record: str | None = None
     resume: bool = False
     every: float | None = None
+    under: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def command(self) -> list[str]:

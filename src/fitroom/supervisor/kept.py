@@ -65,6 +65,7 @@ class Kept:
                 raise ValueError("another release's")
             job, settings = values["job"], values["settings"]
             job |= {"arguments": tuple(job["arguments"]), "allow": tuple(job["allow"])}
+            job |= {name: tuple(job.get(name, ())) for name in ("under", "beside")}
             return cls(Job(**job), Settings(**settings), values["seed"], values["source"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
@@ -99,6 +100,7 @@ def find(job: Job) -> tuple[Path, Kept] | None:
         raise Changed(changed, folder)
     asked = {name: getattr(job, name) for name in ("budget", "plan", "every") if getattr(job, name) is not None}
     given = replace(kept.job, **asked, allow=job.allow or kept.job.allow, record=job.record, resume=True)
+    given = replace(given, under=job.under, beside=job.beside)
     return folder, replace(kept, job=given)
 
 

@@ -43,5 +43,9 @@ def _run(told: dict[str, Any]) -> None:
         from fitroom.training import scripts
 
         scripts.install(told)
+        from importlib import import_module
+
+        for name in told.get("beside", ()):  # what lies below us in the layout, named by who sees everything
+            import_module(name).install(told)
     except Exception as error:  # whatever it is, the script is to run
         print(f"fitroom: does not guard this script ({type(error).__name__}: {error})", file=sys.stderr)

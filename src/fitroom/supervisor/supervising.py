@@ -152,7 +152,10 @@ class _Run:
     def _attempt(self, signals: Signals) -> Ended:
         with suppress(OSError):
             self._leave.unlink(missing_ok=True)
-        child = Child(self.job.command, self._environment(), None, has_group=not Signals.are_keys(), dumps=self._dumps)
+        under = [word.format(folder=self.folder.absolute()) for word in self.job.under]
+        child = Child(
+            [*under, *self.job.command], self._environment(), None, has_group=not Signals.are_keys(), dumps=self._dumps
+        )
         foresight, begun, evidence = Foresight(), len(self.events), None
         watching = Watching(self.folder, child.pid, self.kept.settings.budget_mib)
         while (ended := child.poll()) is None:
@@ -207,6 +210,7 @@ class _Run:
             "seed": self.kept.seed,
             "attempt": self.attempts,
             "home": str(Path.cwd()),
+            "beside": job.beside,
         }
         limit = {}
         if settings.budget_mib is not None and not self.on_gpu:

@@ -15,8 +15,12 @@ def after_import(name: str, then: Callable[[], None]) -> None:
     """Call `then` once the module `name` has been imported; now, if it has been."""
     if name in sys.modules:
         then()
-    else:
-        sys.meta_path.insert(0, _Finder(name, then))  # its base class would take long to import
+        return
+    for finder in sys.meta_path:
+        if isinstance(finder, _Finder) and finder.name == name:
+            finder.then.append(then)
+            return
+    sys.meta_path.insert(0, _Finder(name, then))  # its base class would take long to import
 
 
 class _Finder:
@@ -24,7 +28,7 @@ class _Finder:
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self.name = name
-        self.then = then
+        self.then = [then]
         self._asked = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -47,7 +51,8 @@ class _Finder:
             del loader.exec_module
             load(module)
             sys.meta_path.remove(self)
-            self.then()
+            for then in self.then:
+                then()
 
         loader.exec_module = exec_module
         return spec

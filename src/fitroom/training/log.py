@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from fitroom.core import Event, RecordFile
@@ -42,6 +43,8 @@ class Log:
             atexit.register(self.say)
         event = self._file.append(kind, **data) if self._file else Event.now(kind, **data)
         self.events.append(event)
+        for listener in _listeners:
+            listener(kind, data)
 
     def say(self) -> None:
         """Say what has happened since the last time; nothing where nothing has."""
@@ -80,6 +83,14 @@ class Log:
             if now - _progress.told >= _SELDOM * (now - _progress.begun):
                 _progress.told = now
                 self._file.append("progress", steps=counting.steps)  # for the record only: it goes on for days
+
+
+_listeners: list[Callable[[str, dict[str, Scalar]], None]] = []
+
+
+def listen(listener: Callable[[str, dict[str, Scalar]], None]) -> None:
+    """Have `listener` hear of every event in this process."""
+    _listeners.append(listener)
 
 
 def _say(what: str) -> None:

@@ -1,0 +1,117 @@
+"""A walk through the heap: how long every container is, how large every array that the user's code has a name for.
+
+It takes about a tenth of a second, so it is taken on suspicion only. What is compared between walks are lengths by
+identity: nothing is kept alive by having been looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NamedTuple
+
+from fitroom.leaks import sizes
+from fitroom.leaks.places import is_users_class, users_frames, users_modules
+
+_CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
+_SHORTEST = 3  # elements of a container that is looked at
+_OPTIMIZED = 1  # the flag of code whose variables are not in a dictionary
+
+
+class Census(NamedTuple):
+    """What was found in one walk.
+
+    Attributes:
+        turn: when.
+        lengths: of containers, by identity.
+        arrays: what arrays, tensors and lists hold, by (whose namespace, name).
+        grown: containers that were shorter in the walk before; for at once, not to be kept.
+        tensors: how many eager tensors there are.
+        objects: how many objects of Python's, of all that its collector knows.
+    """
+
+    turn: int
+    lengths: dict[int, int]
+    arrays: dict[tuple[int, str], sizes.Size]
+    grown: list[Any]
+    tensors: int
+    objects: int
+
+    def bare(self) -> Census:
+        """Without the containers themselves, which it would keep alive."""
+        return self._replace(grown=[])
+
+
+def take(turn: int, before: Census | None, frame: FrameType | None) -> Census:
+    """Walk through the heap; `frame` is where the user's code is."""
+    lengths: dict[int, int] = {}
+    grown: list[Any] = []
+    arrays: dict[tuple[int, str], sizes.Size] = {}
+    known = before.lengths if before is not None else {}
+    tensors = 0
+    kinds = frozenset(_CONTAINERS)
+    users: dict[type, bool] = {}
+    everything = gc.get_objects()
+    for thing in everything:
+        kind = type(thing)
+        if kind in kinds:
+            length = len(thing)
+            if length >= _SHORTEST:
+                at = id(thing)
+                lengths[at] = length
+                if known.get(at, length) < length or (before is not None and at not in known):
+                    grown.append(thing)
+        elif kind.__name__ == "EagerTensor":
+            tensors += 1
+        else:
+            if kind not in users:
+                users[kind] = _is_users(kind)  # type: ignore[arg-type] # a class is hashable
+            if users[kind]:
+                arrays.update(_arrays(id(thing), getattr(thing, "__dict__", None)))
+                if isinstance(thing, _CONTAINERS) and len(thing) >= _SHORTEST:  # a class of the user's
+                    lengths[id(thing)] = len(thing)
+                    if known.get(id(thing), len(thing)) < len(thing):
+                        grown.append(thing)
+    for owner, values in namespaces(frame):
+        arrays.update(_arrays(owner, values))
+    grown = [one for one in grown if one is not lengths and one is not known and one is not everything]
+    return Census(turn, lengths, arrays, grown, tensors, len(everything))
+
+
+def namespaces(frame: FrameType | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The variables of the user's modules and of their functions under way, with an identity for each namespace.
+
+    Those of functions are a copy, which is emptied afterwards: Python would keep it as long as the function runs.
+    """
+    for module in users_modules():
+        yield id(module), vars(module)
+    for one in users_frames(frame):
+        if one.f_code.co_flags & _OPTIMIZED:
+            values = one.f_locals
+            yield id(one.f_code), dict(values)
+            if type(values) is dict:
+                values.clear()
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_users(kind: type) -> bool:
+    return kind not in (ModuleType, CodeType, FrameType) and is_users_class(kind)
+
+
+def _arrays(owner: int, values: Any) -> dict[tuple[int, str], sizes.Size]:
+    """Arrays, tensors and containers by name: a list may be another one each time, as in ``kept = kept + [x]``."""
+    found = {}
+    for name, value in list(values.items()) if isinstance(values, dict) else ():
+        kind = type(value)
+        is_array = kind.__name__ in ("EagerTensor", "ndarray") or kind in (bytearray, bytes, str)
+        is_container = kind in (list, tuple) and len(value) >= _SHORTEST
+        if is_array or is_container:
+            with contextlib.suppress(Exception):  # a class of anybody's, with a surprise in it
+                size = sizes.of(value)
+                if size.total >= 1024:
+                    found[owner, str(name)] = size
+    return found

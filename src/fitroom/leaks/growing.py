@@ -1,0 +1,155 @@
+"""Containers and arrays of the user's that grow from walk to walk through the heap."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from types import FrameType
+from typing import Any, NamedTuple
+
+from fitroom.leaks import adding, holders, sizes
+from fitroom.leaks.census import Census
+from fitroom.leaks.facts import Held
+from fitroom.leaks.places import users_files
+from fitroom.units import KIB
+
+_WALKS = 3  # in which something was longer each time
+_LEAST = 32 * KIB  # that have come, before its holder is looked for: that is another walk
+_MOST = 6  # holders that are looked for at once
+_SLOWING = 0.3  # of the speed before: then it settles
+
+
+class _At(NamedTuple):
+    turn: int
+    length: int
+    kinds: Counter[str]
+    size: sizes.Size = sizes.Size()
+
+
+class Growing:
+    """Follows lengths by identity, over the walks."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[int, list[_At]] = {}
+        self._arrays: dict[tuple[int, str], list[_At]] = {}
+        self._known: dict[int, Held] = {}
+        self._not_theirs: set[int] = set()
+        self._last: Census | None = None
+        self._kinds: Counter[str] = Counter()  # at the last walk
+
+    @property
+    def last(self) -> Census | None:
+        """The walk before this one."""
+        return self._last
+
+    def take(self, census: Census, kinds: Counter[str], frame: FrameType | None) -> tuple[Held, ...]:
+        """Compare a walk with those before; what has grown in each of the last, and is the user's."""
+        before = self._last
+        self._last = census.bare()
+        if before is None:
+            self._kinds = kinds
+            self._arrays = {key: [_At(census.turn, size.total, kinds, size)] for key, size in census.arrays.items()}
+            return ()
+        found: list[tuple[sizes.Size, Any, list[_At]]] = []
+        # What has neither grown nor shrunk may grow once an epoch.
+        tracks = {at: track for at, track in self._lengths.items() if census.lengths.get(at) == track[-1].length}
+        waiting = [
+            self._known[at] for at, track in tracks.items() if at in self._known and _may_wait(track, census.turn)
+        ]
+        for thing in census.grown:
+            at = id(thing)
+            if at in self._not_theirs or (isinstance(thing, deque) and thing.maxlen is not None):
+                continue
+            start = [_At(before.turn, before.lengths[at], self._kinds)] if at in before.lengths else []
+            track = [*self._lengths.get(at, start), _At(census.turn, len(thing), kinds)]
+            tracks[at] = track
+            if _goes_on(track):
+                size = _size(thing, track[-1].length - track[0].length)
+                if size.total >= _LEAST or (size.opaque and size.opaque >= _WALKS):
+                    found.append((size, thing, track))
+        self._kinds = kinds
+        self._lengths = tracks
+        found.sort(key=lambda one: (-one[0].total, -one[0].opaque))
+        self._known = {at: held for at, held in self._known.items() if at in tracks}
+        for size, thing, track in found[:_MOST]:
+            held = self._held(size, thing, track, frame, (found, census.grown))
+            if held is not None:
+                self._known[id(thing)] = held
+                waiting.append(held)
+        named = {held.name.rsplit(".", 1)[-1] for held in waiting}
+        return (*waiting, *(one for one in self._grown_arrays(census, kinds) if one.name not in named))
+
+    def _held(
+        self, size: sizes.Size, thing: Any, track: list[_At], frame: FrameType | None, ignored: tuple[Any, ...]
+    ) -> Held | None:
+        passing = next(one for one in ignored[0] if one[1] is thing)
+        holder = holders.find(thing, frame, (*ignored, passing))
+        if holder is None or holder.bound is not None:
+            self._not_theirs.add(id(thing))
+            return None
+        lines = (
+            [holder.place] if holder.place is not None else adding.lines(holder.keys, (*holder.files, *users_files()))
+        )
+        kinds = track[-1].kinds - track[0].kinds
+        turns, grown = track[-1].turn - track[0].turn, track[-1].length - track[0].length
+        return Held(holder.name, tuple(lines), len(thing), grown, size, turns, kinds, _words(size, len(thing)))
+
+    def _grown_arrays(self, census: Census, kinds: Counter[str]) -> list[Held]:
+        """Variables whose tensor or array is larger each time."""
+        tracks, found = {}, []
+        for key, size in census.arrays.items():
+            track = [*self._arrays.get(key, []), _At(census.turn, size.total, kinds, size)]
+            if len(track) > 1 and track[-2].length > size.total:
+                track = track[-1:]
+            elif len(track) > 1 and track[-2].length == size.total:
+                track = track[:-1]
+            tracks[key] = track
+            grown = track[-1].length - track[0].length
+            if _goes_on(track) and track[-1].turn == census.turn and grown >= _LEAST:
+                lines = adding.lines((key[1],), users_files())
+                if lines:
+                    turns, passed = track[-1].turn - track[0].turn, track[-1].kinds - track[0].kinds
+                    came = track[-1].size.plus(track[0].size, -1.0)
+                    came = came if came.pieces else sizes.Size(came.tensors, came.other, size.pieces and 1)
+                    found.append(Held(key[1], tuple(lines), 0, 0, came, turns, passed, "more each time"))
+        self._arrays = tracks
+        return found
+
+
+def _may_wait(track: list[_At], turn: int) -> bool:
+    """Whether a container that grows only now and then can be expected to, still."""
+    turns, grown = track[-1].turn - track[0].turn, track[-1].length - track[0].length
+    return turn - track[-1].turn <= max(2 * turns / max(1, grown), 0.35 * turns)
+
+
+def _goes_on(track: list[_At]) -> bool:
+    """Whether it was longer in each of the last walks, and does not slow down."""
+    if len(track) < _WALKS:
+        return False
+    first, middle, last = track[0], track[len(track) // 2], track[-1]
+    if last.length - first.length < _WALKS or middle.turn in (first.turn, last.turn):
+        return False
+    before = (middle.length - first.length) / (middle.turn - first.turn)
+    now = (last.length - middle.length) / (last.turn - middle.turn)
+    return now >= _SLOWING * before
+
+
+def _size(thing: Any, grown: int) -> sizes.Size:
+    """What the elements hold that have come."""
+    try:
+        sample = sizes.newest(thing, grown)
+        total = sizes.Size()
+        for one in sample:
+            total = total.plus(sizes.of(one))
+        return sizes.Size().plus(total, grown / max(1, len(sample)))
+    except Exception:  # a class of anybody's, with a surprise in it
+        return sizes.Size()
+
+
+def _words(size: sizes.Size, length: int) -> str:
+    if size.models:
+        return f"{length} models"
+    if size.opaque:
+        return f"{length} objects"
+    if size.pieces:
+        return f"{length} elements with tensors in them" if size.other > size.tensors else f"{length} tensors"
+    return f"{length} elements"

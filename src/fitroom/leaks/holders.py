@@ -1,0 +1,198 @@
+"""Who holds a container: the name under which the user's code knows it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import deque
+from collections.abc import Iterator
+from types import CellType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from fitroom.leaks import census
+from fitroom.leaks.places import (
+    Place,
+    file_of,
+    is_users_class,
+    is_users_code,
+    is_users_file,
+    users_frames,
+    users_modules,
+)
+
+_HIGHEST = 5  # steps from a container to a name
+_MANY = 40  # referrers of one thing: more is no way to go
+
+
+class Holder(NamedTuple):
+    """A name of the user's for something.
+
+    Attributes:
+        name: as they would write it, such as ``self.losses``.
+        keys: the names to look for in the source, the nearest first.
+        files: where to look first.
+        bound: how much it can hold at most, where that is set; None where nothing is.
+        place: the line, where it is known without a look at the source.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    files: tuple[str, ...]
+    bound: int | None = None
+    place: Place | None = None
+
+
+def find(thing: Any, frame: FrameType | None, ignored: tuple[Any, ...] = ()) -> Holder | None:
+    """The user's name for `thing`, or for what it is in; None where it is not theirs.
+
+    Args:
+        thing: usually a container.
+        frame: where the user's code is.
+        ignored: who holds it for this search only.
+    """
+    level: list[Any] = [thing]
+    keys: list[tuple[str, ...]] = [()]
+    seen = {id(one) for one in (thing, level, keys, *ignored)}
+    for _ in range(_HIGHEST):
+        for one, names in zip(level, keys, strict=True):
+            found = _variable(one, names, frame)
+            if found is not None:
+                return found
+        referrers = gc.get_referrers(*level)  # one walk through the heap
+        above: list[Any] = []
+        above_keys: list[tuple[str, ...]] = []
+        seen |= {id(referrers), id(above), id(above_keys)}
+        for referrer in referrers:
+            if id(referrer) in seen or isinstance(referrer, FrameType) or _is_ours(referrer):
+                continue
+            seen.add(id(referrer))
+            one, names = _held(referrer, level, keys)
+            found = _owner(referrer, one, names)
+            if found is not None:
+                return found
+            if len(above) < _MANY and not isinstance(referrer, ModuleType | type):
+                above.append(referrer)
+                above_keys.append(names)
+        if not above:
+            return None
+        level, keys = above, above_keys
+        seen |= {id(level), id(keys)}
+    return None
+
+
+def _held(referrer: Any, level: list[Any], keys: list[tuple[str, ...]]) -> tuple[Any, tuple[str, ...]]:
+    """Which of the things it is that a referrer holds, and the names on the way there, nearest first."""
+    inner = referrer if isinstance(referrer, dict) else getattr(referrer, "__dict__", None)
+    if isinstance(inner, dict):
+        named = {id(value): name for name, value in list(inner.items()) if isinstance(name, str)}
+        for one, names in zip(level, keys, strict=True):
+            if id(one) in named:
+                return one, (*names, named[id(one)])
+            if one is inner:  # an object, reached through the dictionary of its attributes
+                return one, names
+    if isinstance(referrer, list | tuple | set | deque):
+        for one, names in zip(level, keys, strict=True):
+            if any(one is other for other in referrer):
+                return one, names
+    if len(level) == 1:
+        return level[0], keys[0]
+    for one, names in zip(level, keys, strict=True):
+        if any(one is other for other in gc.get_referents(referrer)):
+            return one, names
+    return level[0], keys[0]
+
+
+def _variable(thing: Any, names: tuple[str, ...], frame: FrameType | None) -> Holder | None:
+    """A variable of a module, or of a function under way."""
+    for module in users_modules():
+        for name, value in list(vars(module).items()):
+            if value is thing:
+                return Holder(_path(name, names), (*names, name), (file_of(module) or "",))
+    for one in users_frames(frame):
+        for _, values in _locals(one):
+            for name, value in values.items():
+                if value is thing:
+                    return Holder(_path(name, names), (*names, name), (one.f_code.co_filename,))
+    return None
+
+
+def _path(name: str, names: tuple[str, ...]) -> str:
+    return ".".join((name, *reversed(names)))
+
+
+def _locals(frame: FrameType) -> Iterator[tuple[int, dict[str, Any]]]:
+    own = [one for one in census.namespaces(frame) if one[0] == id(frame.f_code)]
+    yield from own[:1]
+
+
+def _owner(referrer: Any, thing: Any, names: tuple[str, ...]) -> Holder | None:
+    """Who holds `thing`, if that is an object or a function of the user's."""
+    if type(referrer).__name__ == "_lru_cache_wrapper":
+        code = getattr(getattr(referrer, "__wrapped__", None), "__code__", None)
+        if code is not None and is_users_code(code):
+            name = referrer.__wrapped__.__name__
+            place = Place(code.co_filename, code.co_firstlineno, name)
+            return Holder(f"the cache of {name}()", (name,), (code.co_filename,), referrer.cache_info().maxsize, place)
+        return None
+    if isinstance(referrer, CellType):
+        return _closure(referrer, names)
+    if isinstance(referrer, FunctionType | MethodType | ModuleType | type):
+        return _of_definition(referrer, thing, names)
+    if is_users_class(type(referrer)):
+        path = names or _slot(referrer, thing)
+        file = _file_of(type(referrer))
+        if path:
+            return Holder(_path(type(referrer).__name__, path), path, (file,) if file else ())
+    return None
+
+
+def _of_definition(referrer: Any, thing: Any, names: tuple[str, ...]) -> Holder | None:
+    """A default of a function's, or an attribute of a class."""
+    if isinstance(referrer, FunctionType) and is_users_code(referrer.__code__):
+        defaults = [*(referrer.__defaults__ or ()), *(referrer.__kwdefaults__ or {}).values()]
+        if any(one is thing for one in defaults):  # def step(x, kept=[]): …
+            names = referrer.__code__.co_varnames[: referrer.__code__.co_argcount]
+            name = next((n for n, v in zip(reversed(names), reversed(defaults), strict=False) if v is thing), "")
+            return Holder(name or referrer.__name__, (*names, name), (referrer.__code__.co_filename,))
+    if isinstance(referrer, type) and is_users_class(referrer):
+        attribute = next((name for name, value in vars(referrer).items() if value is thing), None)
+        if attribute is not None:
+            file = _file_of(referrer)
+            return Holder(f"{referrer.__name__}.{attribute}", (*names, attribute), (file,) if file else ())
+    return None
+
+
+def _closure(cell: CellType, names: tuple[str, ...]) -> Holder | None:
+    """A variable of a function that an inner function, of the user's, uses."""
+    for cells in gc.get_referrers(cell):
+        if not isinstance(cells, tuple):
+            continue
+        for function in gc.get_referrers(cells):
+            if (
+                isinstance(function, FunctionType)
+                and function.__closure__ is cells
+                and is_users_code(function.__code__)
+            ):
+                at = next(number for number, one in enumerate(cells) if one is cell)
+                name = function.__code__.co_freevars[at]
+                return Holder(_path(name, names), (*names, name), (function.__code__.co_filename,))
+    return None
+
+
+def _slot(owner: Any, thing: Any) -> tuple[str, ...]:
+    for cls in type(owner).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if getattr(owner, name, None) is thing:
+                return (str(name),)
+    return ()
+
+
+def _file_of(cls: type) -> str | None:
+    file = file_of(sys.modules.get(cls.__module__))
+    return file if file is not None and is_users_file(file) else None
+
+
+def _is_ours(referrer: Any) -> bool:
+    """Whether a referrer is a part of fitroom."""
+    return type(referrer).__module__.startswith("fitroom.")
