@@ -1,4 +1,7 @@
-"""Results of long measurements, kept in `bench/results/` until `make clean`: a run that was stopped goes on."""
+"""Results of long measurements, kept in `bench/results/` until `make clean`: a run that was stopped goes on.
+
+What depends on TensorFlow and the processor alone is also kept in `bench/known/`, with the project.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = Path(__file__).parent / "results"
+_KNOWN = Path(__file__).parent / "known"
 _SOURCE = Path(__file__).parents[1] / "src" / "fitroom"
 _LOCK = threading.Lock()
 
@@ -21,7 +25,7 @@ def kept(file: str, key: str, measure: Callable[[], Any]) -> Any:
         found = measure()
         with _LOCK:
             known = {**_load(file), key: found}
-            _FOLDER.mkdir(exist_ok=True)
+            _FOLDER.mkdir(exist_ok=True)  # what is known goes along, which does no harm
             (_FOLDER / file).write_text(json.dumps(known, indent=0))
     return known[key]
 
@@ -32,6 +36,14 @@ def code_of(*parts: str) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
+def processor() -> str:
+    """The processor's name: kernels, and what they take for themselves, depend on it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
 def _load(file: str) -> dict[str, Any]:
-    path = _FOLDER / file
-    return dict(json.loads(path.read_text())) if path.exists() else {}
+    found: dict[str, Any] = {}
+    for path in (_KNOWN / file, _FOLDER / file):
+        found |= json.loads(path.read_text()) if path.exists() else {}
+    return found

@@ -1,8 +1,7 @@
 """Real steps of the zoo's settings on a pocket device of any size: peaks, whether they run, the largest that does.
 
 Each run is a process of its own, forked from one that has imported TensorFlow and not started it yet. What comes out
-depends on TensorFlow alone, not on us, so it is kept in `bench/results/`: an estimate is compared with the same real
-runs again and again. `make clean` forgets them.
+depends on TensorFlow alone, not on us, so it is kept: an estimate is compared with the same real runs again and again.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import statistics
 from importlib.metadata import version
 from typing import Any
 
-from bench.keeping import kept
+from bench.keeping import kept, processor
 from fitroom.devices import pocket
 from fitroom.units import MIB
 
@@ -47,7 +46,7 @@ def largest(name: str, budget: int, guess: int) -> int:
 
 
 def _peak(name: str, batch: int, mib: int, turn: int) -> int | None:
-    key = f"peak | {name} | batch {batch} | {mib} MiB | run {turn} | TensorFlow {version('tensorflow-cpu')}"
+    key = f"peak | {name} | batch {batch} | {mib} MiB | run {turn} | TensorFlow {version('tensorflow-cpu')} | {processor()}"
     return kept("real.json", key, lambda: _run(name, batch, mib))
 
 
