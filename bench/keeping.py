@@ -37,9 +37,10 @@ def code_of(*parts: str) -> str:
 
 
 def processor() -> str:
-    """The processor's name: kernels, and what they take for themselves, depend on it."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    """The processor's name, and whether TensorFlow takes wide kernels on it: what they take for themselves differs."""
+    lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+    facts = {name.strip(): value.strip() for name, _, value in lines}
+    return facts.get("model name", "unknown") + (", AVX-512" if "avx512f" in facts.get("flags", "").split() else "")
 
 
 def _load(file: str) -> dict[str, Any]:

@@ -46,7 +46,8 @@ def largest(name: str, budget: int, guess: int) -> int:
 
 
 def _peak(name: str, batch: int, mib: int, turn: int) -> int | None:
-    key = f"peak | {name} | batch {batch} | {mib} MiB | run {turn} | TensorFlow {version('tensorflow-cpu')} | {processor()}"
+    where = f"TensorFlow {version('tensorflow-cpu')} | {processor()}"
+    key = f"peak | {name} | batch {batch} | {mib} MiB | run {turn} | {where}"
     return kept("real.json", key, lambda: _run(name, batch, mib))
 
 
