@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,35 @@ def test_a_schedule_goes_along_and_one_of_ones_own_is_refused() -> None:
         turn(make("sgd"), optimizer="lion")
 
 
+def test_a_schedule_of_ones_own_cannot_be_carried_over() -> None:
+    class Own(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step: Any) -> Any:
+            return 1e-3
+
+    model = make(keras.optimizers.Adam(Own()))
+    with pytest.raises(UsageError, match="not one of Keras' own"):
+        turn(model, xla="on", optimizer="lion")
+    assert not model.jit_compile  # as it was
+
+
+def test_a_new_compilation_is_the_users() -> None:
+    model = make()
+    turned = turn(model, optimizer="adafactor", xla="on")
+    model.compile(keras.optimizers.SGD(1e-5), "sparse_categorical_crossentropy", jit_compile=False)
+    turn_back(turned)
+    assert type(model.optimizer) is keras.optimizers.SGD
+    assert float(model.optimizer.learning_rate) == pytest.approx(1e-5)
+
+
+def test_layers_that_were_frozen_meanwhile_are_no_obstacle_to_the_way_back() -> None:
+    model = make()
+    fit(model)
+    turned = turn(model, optimizer="sgd")
+    model.layers[1].trainable = False
+    turn_back(turned)
+    assert type(model.optimizer) is keras.optimizers.Adam
+
+
 def test_a_step_of_ones_own_does_not_scale_its_loss() -> None:
     model = own_cases.vae(lambda: keras.optimizers.Adam(0.01))
     with pytest.raises(UsageError, match="mixed_precision=bfloat16"):
@@ -152,6 +182,14 @@ class TestGuard:
         for a, b in zip(weights, weights_too, strict=True):
             np.testing.assert_array_equal(a, b)
         assert "cast batch by batch" in capsys.readouterr().err
+
+    def test_several_inputs_stay_in_their_places(self) -> None:
+        """Keras keeps the order of an OrderedDict, tf.data sorts it."""
+        inputs = {name: keras.Input((1,), name=name) for name in ("b", "a")}
+        model = keras.Model(inputs, kl.Lambda(lambda one: one["b"] - 2 * one["a"])(inputs))
+        data = OrderedDict(b=np.zeros((6, 1)), a=np.ones((6, 1)))
+        plain = model.predict(data, verbose=0)
+        np.testing.assert_array_equal(fitroom.guard(model, plan="float32_data").predict(data, verbose=0), plain)
 
     def test_an_allocator_that_needs_a_new_process_says_so(self) -> None:
         with pytest.warns(UserWarning, match="fitroom run --plan allocator=growth"):

@@ -25,7 +25,7 @@ def learn(samples: int, need: object, free: int, batches: int = 3) -> tuple[Size
         start = 0
         while start < samples:
             rest = samples - start
-            size = sizes.next(rest, free) if sizes.learning else min(sizes.size or samples, rest)
+            size = sizes.next(samples, rest, free) if sizes.learning else min(sizes.size or samples, rest)
             took = need(size)  # type: ignore[operator]
             if took > free:
                 ooms += 1
@@ -59,9 +59,9 @@ def test_one_failure_is_enough_to_find_a_size_that_fits(
 def test_without_counters_sizes_are_halved() -> None:
     sizes = Sizes()
     sizes.failed(64)
-    assert sizes.next(64, None) == 31
+    assert sizes.next(64, 64, None) == 31
     sizes.failed(31)  # learned, and too hopeful: half of it
-    assert sizes.next(64, None) == 7
+    assert sizes.next(64, 64, None) == 7
 
 
 def test_what_does_not_grow_with_the_size_does_not_hold_it_down() -> None:
@@ -73,10 +73,25 @@ def test_what_does_not_grow_with_the_size_does_not_hold_it_down() -> None:
     sizes.failed(256)
     done = 0
     for _ in range(8):
-        size = sizes.next(256 - done, 80_000, most=4_000)
+        size = sizes.next(256, 256 - done, 80_000, most=4_000)
         assert need(size) <= 80_000
         sizes.seen(size, need(size))
         done += size
     # THEN slices are more than single samples
     assert not sizes.learning
     assert (sizes.size or 0) >= 8
+
+
+def test_small_slices_lead_to_the_whole_batch_where_that_fits() -> None:
+    sizes = Sizes()
+    sizes.learn()
+    done = 0
+    while done < 64:
+        size = sizes.next(64, 64 - done, 10**9)
+        sizes.seen(size, size * 1000)
+        done += size
+    assert sizes.fits_whole(64)
+
+
+def test_a_planned_size_is_not_taken_for_a_whole_batch() -> None:
+    assert not Sizes(size=128).fits_whole(26)  # a short last batch says nothing of the others

@@ -30,7 +30,7 @@ def cast_by_batch() -> Iterator[None]:
 
     def get_tf_dataset(self: Any) -> Any:
         inputs = self._inputs
-        arrays = [leaf if _is_cast(leaf) else None for leaf in keras.tree.flatten(inputs)]
+        arrays = [leaf if _is_cast(leaf) else None for leaf in tf.nest.flatten(inputs)]  # in tf.data's order
         if not any(array is not None for array in arrays):
             return plain(self)
         self._inputs = keras.tree.map_structure(lambda leaf: np.arange(len(leaf)) if _is_cast(leaf) else leaf, inputs)

@@ -19,19 +19,19 @@ _RESIDENT = frozenset(["ReadVariableOp", "VarHandleOp"])  # weights: there anywa
 _WORK_PER_ELEMENT = 20.0  # of operations that do little with each number: what they read and write is what costs
 
 
-def bytes_of(tensor: Any, samples: int = 1) -> int:
-    """What a tensor takes; where its first side is not known, that is the batch, or goes with it."""
+def bytes_of(tensor: Any, samples: int = 1, side: int = 1) -> int:
+    """What a tensor takes; where its first side is not known, that is the batch, or goes with it; others are `side`."""
     if tensor.dtype in (tf.resource, tf.variant, tf.string):
         return 0
-    return int(elements(tensor, samples) * tensor.dtype.size)
+    return int(elements(tensor, samples, side) * tensor.dtype.size)
 
 
-def elements(tensor: Any, samples: int) -> float:
+def elements(tensor: Any, samples: int, side: int = 1) -> float:
     """How many numbers a tensor has."""
     if tensor.shape.rank is None:
         return float(samples)
     first = [samples if size is None else size for size in tensor.shape[:1]]
-    return float(math.prod([*first, *(size or 1 for size in tensor.shape[1:])]))
+    return float(math.prod([*first, *(side if size is None else size for size in tensor.shape[1:])]))
 
 
 def most_per_sample(graph: Any) -> int | None:
@@ -52,11 +52,12 @@ def most_per_sample(graph: Any) -> int | None:
     return sum(sizes) + unknown * max(sizes) if sizes else None
 
 
-def most_alive(graph: Any, samples: int) -> int | None:
+def most_alive(graph: Any, samples: int, side: int = 1) -> int | None:
     """What is alive at once at most while a graph runs, in the order in which it was written, by its shapes.
 
     TensorFlow draws operations together and has results overwrite what they were made of, so that less is: this is 30
-    to 76 % more than what was measured. None where that cannot be told: what loops keep is not seen from here.
+    to 76 % more than what was measured. Sides that are not known are taken for `side`, the longest
+    of the data. None where that cannot be told: what loops keep is not seen from here.
     """
     operations = graph.get_operations()
     home: dict[str, str] = {}  # a tensor's name, and that of the tensor whose memory it uses
@@ -75,7 +76,7 @@ def most_alive(graph: Any, samples: int) -> int | None:
     for place, operation in enumerate(operations):
         for tensor in operation.outputs:
             if home[tensor.name] == tensor.name and operation.type not in _RESIDENT:
-                size = bytes_of(tensor, samples)
+                size = bytes_of(tensor, samples, side)
                 alive += size
                 if tensor.name not in kept:
                     until = last.get(tensor.name, place)

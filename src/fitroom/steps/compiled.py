@@ -64,10 +64,11 @@ class Compiled:
         function = next(reversed(self.functions.values()), None)
         return None if function is None else most_per_sample(function.graph)
 
-    def most_alive(self, samples: int) -> int | None:
+    def most_alive(self, data: Any, samples: int) -> int | None:
         """What a batch of so many samples takes at most, in what was traced last; None where that cannot be told."""
         function = next(reversed(self.functions.values()), None)
-        return None if function is None else most_alive(function.graph, samples)
+        sides = [int(size) for leaf in graph_seams.flat_tensors(data) for size in leaf.shape[1:]]
+        return None if function is None else most_alive(function.graph, samples, max(sides, default=1))
 
     def concrete(self, arguments: tuple[Any, ...], flat: list[Any] | None = None, like: Any = None) -> Any:
         """The concrete function for these arguments; traced, where it must be, for what they are `like`.

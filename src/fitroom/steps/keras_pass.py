@@ -132,9 +132,9 @@ class KerasPass:
         """What one more sample in a slice takes at most."""
         return self._slice.most_per_sample()
 
-    def most_alive(self, samples: int) -> int | None:
+    def most_alive(self, data: Any, samples: int) -> int | None:
         """What a whole batch takes at most, where it has been traced."""
-        return self._whole.most_alive(samples)
+        return self._whole.most_alive(data, samples)
 
     def finish(self, tracked: list[Any], total_samples: int) -> Any:
         """Feed the loss trackers as the whole batch would have, and return the logs."""

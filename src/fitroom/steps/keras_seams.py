@@ -192,8 +192,27 @@ def all_layers(model: Any) -> list[Any]:
 def output_layers(model: Any) -> list[Any]:
     """The layers whose outputs a model returns; none where it does not tell."""
     if isinstance(model, keras.Sequential):
-        return list(model.layers[-1:])
-    return [tensor._keras_history.operation for tensor in keras.tree.flatten(getattr(model, "outputs", None) or [])]
+        last = model.layers[-1:]
+        return [*last, *(output_layers(last[0]) if last and _is_model(last[0]) else [])]
+    tensors = keras.tree.flatten(getattr(model, "outputs", None) or [])
+    found = [tensor._keras_history.operation for tensor in tensors]
+    return [one for layer in found for one in ([layer, *output_layers(layer)] if _is_model(layer) else [layer])]
+
+
+def _is_model(layer: Any) -> bool:
+    return isinstance(layer, keras.Model)
+
+
+def schedule_of(optimizer: Any) -> Any | None:
+    """What decides an optimizer's learning rate, where that is no number."""
+    rate = optimizer._learning_rate
+    return None if isinstance(rate, keras.Variable) else rate
+
+
+def trained_by(optimizer: Any) -> list[Any]:
+    """The variables that an optimizer was built for."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return list(inner._trainable_variables)
 
 
 def set_optimizer(model: Any, optimizer: Any) -> None:

@@ -69,7 +69,7 @@ class KerasStep(Step):
 
     def most_alive(self, data: Any, like: Any) -> int | None:
         self.passes.trace(data, like)
-        return self.passes.most_alive(self.samples(data))
+        return self.passes.most_alive(data, self.samples(data))
 
     def trained(self) -> list[Any]:
         return self.passes.variables

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from fitroom.errors import UsageError
+from fitroom.steps import keras_seams
 
 _KEPT = (
     *("weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "ema_momentum"),
@@ -31,11 +32,12 @@ def leaner(optimizer: Any, kind: str) -> tuple[Any, str]:
             received=type(optimizer).__name__ if optimizer is not None else "a model without an optimizer",
             expected="Adam or one of its relatives",
         )
+    schedule = keras_seams.schedule_of(optimizer)
+    rate = _scaled(schedule, _RATES[kind]) if schedule is not None else float(optimizer.learning_rate) * _RATES[kind]
     config = optimizer.get_config()
     options = {name: config[name] for name in _KEPT if config.get(name) is not None}
-    factor = _RATES[kind]
-    rate = _scaled(optimizer, config["learning_rate"], factor)
-    said = [f"the learning rate {_shown(config['learning_rate'])} times {factor:g}"]
+    shown = "schedule" if schedule is not None else f"{float(optimizer.learning_rate):g}"
+    said = [f"the learning rate {shown} times {_RATES[kind]:g}"]
     if kind == "adafactor":
         found = keras.optimizers.Adafactor(rate, relative_step=False, **options)
     elif kind == "lion":
@@ -51,18 +53,16 @@ def leaner(optimizer: Any, kind: str) -> tuple[Any, str]:
     return found, f"{type(found).__name__} instead of {type(optimizer).__name__}, with {', '.join(said)}"
 
 
-def _shown(rate: Any) -> str:
-    return f"{float(rate):g}" if isinstance(rate, float | int) else "schedule"
+def _scaled(schedule: Any, factor: float) -> Any:
+    """A schedule of Keras' own, times a factor.
 
-
-def _scaled(optimizer: Any, rate: Any, factor: float) -> Any:
-    """A learning rate, or a schedule of Keras' own, times a factor."""
-    if isinstance(rate, float | int):
-        return float(rate) * factor
-    schedule = keras.optimizers.schedules.deserialize(rate)
-    config = schedule.get_config()
+    Raises:
+        UsageError: if it is somebody's own.
+    """
+    is_keras = type(schedule).__module__.startswith("keras.")
+    config = schedule.get_config() if is_keras else {}
     known = [key for key in _RATE_KEYS if config.get(key) is not None]
-    if not known or not type(schedule).__module__.startswith("keras."):
+    if not known:
         raise UsageError(
             "The schedule of the learning rate is not one of Keras' own, and cannot be carried over",
             received=type(schedule).__name__,

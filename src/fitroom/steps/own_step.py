@@ -167,7 +167,7 @@ class OwnStep(Step):
         if self.eager:
             return None
         self.trace(data, like)
-        return self._captured.most_alive(self.samples(data))
+        return self._captured.most_alive(data, self.samples(data))
 
     def trained(self) -> list[Any]:
         return list({id(one): one for site in self.sites for one in site.variables}.values())

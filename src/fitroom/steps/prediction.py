@@ -69,7 +69,7 @@ class Prediction(Step):
         if self._step.eager:
             return None
         self._step.concrete((data,), like=None if like is None else (like,))
-        return self._step.most_alive(self.samples(data))
+        return self._step.most_alive(data, self.samples(data))
 
     def roll_back(self) -> None:
         if self._before is not None:

@@ -5,6 +5,7 @@ Comes in: a model and settings. Goes out: what was changed, in words, each with 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,13 +23,15 @@ class Turn(NamedTuple):
         what: the setting's name.
         words: what is otherwise now.
         exact: whether it keeps the math.
-        back: undoes it.
+        back: undoes it, where it still holds.
+        holds: whether the model still is as it was turned: a new compilation is the user's.
     """
 
     what: str
     words: str
     exact: bool
     back: Callable[[], None]
+    holds: Callable[[], bool]
 
 
 def turn(
@@ -51,7 +54,7 @@ def turn(
         # The optimizer first: a loss scale goes around it.
         done.append(_optimizer(model, optimizer) if optimizer is not None else None)
         done.append(_precision(model, precision) if precision is not None else None)
-    except UsageError:
+    except BaseException:
         turn_back([one for one in done if one is not None])
         raise
     return [one for one in done if one is not None]
@@ -60,7 +63,8 @@ def turn(
 def turn_back(turns: list[Turn]) -> None:
     """Have a model be as it was."""
     for one in reversed(turns):
-        one.back()
+        if one.holds():
+            one.back()
 
 
 def _xla(model: Any, after: bool) -> Turn | None:
@@ -69,7 +73,8 @@ def _xla(model: Any, after: bool) -> Turn | None:
         return None
     model.jit_compile = after
     words = "steps are compiled by XLA" if after else "steps are no longer compiled by XLA"
-    return Turn("xla", words, True, lambda: setattr(model, "jit_compile", before))
+    back = functools.partial(setattr, model, "jit_compile", before)
+    return Turn("xla", words, True, back, lambda: bool(model.jit_compile) == after)
 
 
 def _optimizer(model: Any, setting: str) -> Turn | None:
@@ -78,17 +83,23 @@ def _optimizer(model: Any, setting: str) -> Turn | None:
     after, words = leaner(before if scale is None else scale.inner_optimizer, setting)
     if scale is not None:
         after = keras.optimizers.LossScaleOptimizer(after, scale.initial_scale, scale.dynamic_growth_steps)
+    after.iterations.assign(before.iterations)  # where a schedule is
     keras_seams.set_optimizer(model, after)
-    again = _put_aside(before, model.trainable_variables)
-    return Turn("optimizer", words, False, lambda: keras_seams.set_optimizer(model, again()))
+    again = _put_aside(before)
+
+    def holds() -> bool:
+        return after in (model.optimizer, getattr(model.optimizer, "inner_optimizer", None))
+
+    return Turn("optimizer", words, False, lambda: keras_seams.set_optimizer(model, again()), holds)
 
 
-def _put_aside(optimizer: Any, variables: list[Any]) -> Callable[[], Any]:
+def _put_aside(optimizer: Any) -> Callable[[], Any]:
     """What gives an optimizer back. Where it has slots already, they wait on the host: they are to leave the device."""
     if not optimizer.built:
         return lambda: optimizer
     written = keras.optimizers.serialize(optimizer)
     values = [one.numpy() for one in optimizer.variables]
+    variables = keras_seams.trained_by(optimizer)
 
     def again() -> Any:
         found = keras.optimizers.deserialize(written)
@@ -114,7 +125,7 @@ def _precision(model: Any, setting: str) -> Turn | None:
         return None
     for one in turned:
         one.dtype_policy = f"mixed_{setting}"
-    optimizer = model.optimizer
+    optimizer: Any = model.optimizer
     factor = getattr(optimizer, "loss_scale_factor", None)
     wraps = scales and optimizer is not None and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     if wraps:
@@ -123,9 +134,9 @@ def _precision(model: Any, setting: str) -> Turn | None:
     def back() -> None:
         for one in turned:
             one.dtype_policy = "float32"
-        if wraps:
+        if wraps and getattr(model.optimizer, "inner_optimizer", None) is optimizer:
             optimizer.loss_scale_factor = factor
             keras_seams.set_optimizer(model, optimizer)
 
     words = f"layers compute in {setting}, weights stay in float32" + (", the loss is scaled" if wraps else "")
-    return Turn("precision", words, False, back)
+    return Turn("precision", words, False, back, lambda: turned[0].dtype_policy.name == f"mixed_{setting}")

@@ -165,7 +165,7 @@ class GuardedFunction:
         if found is not None and call.samples > 1 and not step.eager and guarded.is_open(call.samples):
             data = as_tensors(call.data)
             most = looking_ahead.bound(step, data, None, compiled=step.jit_compile)
-            if not looking_ahead.fits_surely(most, found) and not step.obstacles(data):
+            if most is not None and not looking_ahead.fits_surely(most, found) and not step.obstacles(data):
                 guarded.learn()
         return guarded
 

@@ -93,6 +93,11 @@ class GuardedStep:
         is_known = self.remembered is not None and self.remembered.is_known(samples)
         return self._looks_ahead and self.slices == 1 and self.recomputes is None and self.careful == 1 and not is_known
 
+    @property
+    def is_sized(self) -> bool:
+        """Whether slices are in force."""
+        return any(one.size is not None for one in self.sizes.values())
+
     def learn(self) -> None:
         """Begin with small slices, which tell how large they may be: the whole batch, if that fits well."""
         self._learns = True
@@ -110,7 +115,7 @@ class GuardedStep:
         """Before the first batch: recompute where that is planned, or was needed in an earlier run."""
         self._is_first = False
         if self.recomputes is None and self.remembered is not None:
-            self.recomputes = self.remembered.read_recompute()
+            self.recomputes = self.remembered.read_recompute(self.step.samples(data))
         if self.recomputes is None and self.careful > 1 and self.step.obstacles(data):
             self.recomputes = recompute.HIGH
         if self.recomputes is not None and self._recompute(data, like, cutting.chooser(self.recomputes)) is None:
@@ -125,8 +130,10 @@ class GuardedStep:
             self._largest = 1
             result = self.step.sliced(data, self._bounds(self.step.samples(data), sizes))
         self._failures = 0
-        if sizes.fits_whole(self.step.samples(data)):
-            sizes.size = None
+        samples = self.step.samples(data)
+        if sizes.fits_whole(samples):
+            self.sizes[samples] = Sizes()  # only for batches like this one: it was for them that it was learned
+            return result
         self._tell_rung(data, sizes)
         return result
 
@@ -135,7 +142,7 @@ class GuardedStep:
         start = 0
         while start < samples and sizes.learning:
             free = self.meter.free() if self.meter else None
-            size = sizes.next(samples - start, free, self.step.most_per_sample() if start else None)
+            size = sizes.next(samples, samples - start, free, self.step.most_per_sample() if start else None)
             self._largest = max(self._largest, size)
             if self.meter is None:
                 yield start, start + size
@@ -252,7 +259,7 @@ class GuardedStep:
             elif isinstance(self._most, int) and samples > self._most:
                 sizes.size = self._most if not self._refusals.standing(self.step.obstacles(data)) else None
             elif self._foreseen is not None and samples > self._foreseen:
-                sizes.size = self._foreseen
+                sizes.size = self._foreseen if not self._refusals.standing(self.step.obstacles(data)) else None
             elif self._learns:
                 sizes.learn()
             elif self.remembered is not None:

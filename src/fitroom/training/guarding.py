@@ -127,7 +127,7 @@ class _Guard:
         def method(*args: Any, **kwargs: Any) -> Any:
             self._depth += 1
             try:
-                with self._casting(args, kwargs):
+                with self._casting(getattr(getattr(plain, "func", plain), "__name__", ""), args, kwargs):
                     result = plain(*args, **kwargs)
             finally:
                 self._depth -= 1
@@ -137,15 +137,16 @@ class _Guard:
 
         return method
 
-    def _casting(self, *data: Any) -> AbstractContextManager[None]:
+    def _casting(self, name: str, *data: Any) -> AbstractContextManager[None]:
         """How arrays of 64 bits are cast: by the batch where that was planned, or copies of them would not fit."""
-        if self._depth > 1:
+        if self._depth > 1 or name.endswith("_on_batch"):  # one batch is all there is
             return nullcontext()
         copies = casting_seams.bytes_of_copies(data)
         planned = any(one.name == float32_data.NAME for one in self.options.plan.remedies)
         if not copies or not (planned or copies > _OF_HOST * host.memory().available):
             return nullcontext()
-        self.log.tell("rung", remedy=float32_data.NAME, saves_bytes=copies, exact=True)
+        if not any(event.data.get("remedy") == float32_data.NAME for event in self.log.events):
+            self.log.tell("rung", remedy=float32_data.NAME, saves_bytes=copies, exact=True)
         return casting_seams.cast_by_batch()
 
     def written(self) -> list[Any]:
@@ -177,13 +178,14 @@ class _Guard:
         return None
 
     def _train_function(self) -> Any:
+        self._planned.clear()  # another compilation may be another training
         self._turn(self.options.plan)
         return self._over_iterator("train_function", self._begun_training)
 
     def _test_function(self) -> Any:
         step = model_step(self.model, "test_step")
         return self._over_iterator(
-            "test_function", lambda data, like: self._begun_evaluation(step, "evaluate", data, like)
+            "test_function", lambda data, like, known: known or self._begun_evaluation(step, "evaluate", data, like)
         )
 
     def _begun_evaluation(self, step: Step, what: str, data: Any, like: Any) -> GuardedStep:
@@ -192,20 +194,27 @@ class _Guard:
         guarded = self._guarded(step, what, found)
         if found is not None and step.samples(data) > 1 and guarded.is_open(step.samples(data)):
             most = looking_ahead.bound(step, data, like, compiled=bool(self.model.jit_compile), model=self.model)
-            if not looking_ahead.fits_surely(most, found) and not step.obstacles(data):
+            if most is not None and not looking_ahead.fits_surely(most, found) and not step.obstacles(data):
                 guarded.learn()
         return guarded
 
-    def _begun_training(self, data: Any, like: Any) -> GuardedStep:
-        """The guarded step for a training that begins with this batch; planned ahead, where it may not fit."""
+    def _begun_training(self, data: Any, like: Any, known: GuardedStep | None) -> GuardedStep:
+        """The guarded step for an epoch that begins with this batch; planned ahead, where it may not fit.
+
+        Args:
+            data: the batch.
+            like: what plain Keras would trace for.
+            known: the step that ran before, if any has.
+        """
         found = self._meter()
-        step = self._train_step = model_step(self.model, "train_step")
-        samples, guarded = step.samples(data), self._guarded(step, "train", found)
-        if found is None or not guarded.is_open(samples):
+        if known is None:
+            self._train_step = model_step(self.model, "train_step")
+        step = self._train_step
+        assert step is not None
+        samples, guarded = step.samples(data), known or self._guarded(step, "train", found)
+        if found is None or samples in self._planned or guarded.is_sized or not guarded.is_open(samples):
             return guarded
-        if samples not in self._planned:
-            self._planned[samples] = self._foreseen(step, data, like, found)
-        plan = self._planned[samples]
+        plan = self._planned[samples] = self._foreseen(step, data, like, found)
         if plan is not None and self._turn(plan):
             step = self._train_step = model_step(self.model, "train_step")
             guarded = self._guarded(step, "train", found)
@@ -225,13 +234,14 @@ class _Guard:
         return plan
 
     def _turn(self, plan: Plan) -> bool:
-        """Turn the model itself over as a plan says, once; whether anything was changed."""
-        if self.turned:
-            return False
-        self.turned = turn(self.model, **turns(plan))
-        for one in self.turned:
+        """Turn the model itself over as a plan says, where it is not so already; whether anything was changed."""
+        self.turned = [one for one in self.turned if one.holds()]  # a new compilation undoes some of it
+        done = {one.what for one in self.turned}
+        new = turn(self.model, **{what: to for what, to in turns(plan).items() if what not in done})
+        self.turned += new
+        for one in new:
             self.log.tell("turned", of="train", what=one.what, words=one.words, exact=one.exact)
-        return bool(self.turned)
+        return bool(new)
 
     def _meter(self) -> meter.Meter | None:
         return meter.find(self.options.budget)
@@ -249,8 +259,8 @@ class _Guard:
 
         return predict_function
 
-    def _over_iterator(self, name: str, begun: Callable[[Any, Any], GuardedStep]) -> Any:
-        """The function of this name; `begun` gives the step to run, and is given the first batch."""
+    def _over_iterator(self, name: str, begun: Callable[[Any, Any, GuardedStep | None], GuardedStep]) -> Any:
+        """The function of this name; `begun` is given an epoch's first batch, and gives the step to run."""
         model = self.model
         guarded: GuardedStep | None = None
         self.log.begins(self._meter())
@@ -259,7 +269,8 @@ class _Guard:
 
         def function(iterator: Any) -> Any:
             nonlocal batches, guarded, is_traced
-            if batches is None or not batches.are_of(iterator):
+            begins = batches is None or not batches.are_of(iterator)
+            if batches is None or begins:
                 batches = keras_seams.Batches(iterator)
                 if self.options.plan.setting(allocator.NAME) == allocator.TRIM:
                     host.trim()  # an epoch begins
@@ -274,7 +285,8 @@ class _Guard:
                     break
                 there = time.perf_counter()
                 try:
-                    guarded = guarded or begun(as_tensors(data), batches.like)
+                    if guarded is None or begins:
+                        guarded, begins = begun(as_tensors(data), batches.like, guarded), False
                     logs = guarded(data, batches.like)
                     times = (there - asked, time.perf_counter() - there) if is_traced else (0.0, 0.0)
                     is_traced = True  # the first step takes longer than all others

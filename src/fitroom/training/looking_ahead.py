@@ -14,10 +14,10 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from fitroom.core import Budget, Plan
 from fitroom.devices.meter import Meter
-from fitroom.errors import UsageError
 from fitroom.estimator.estimating import estimate
 from fitroom.steps import slicing
 from fitroom.steps.step import Step
@@ -70,29 +70,27 @@ def foreseen(model: Any, step: Step, data: Any, meter: Meter, allowed: frozenset
     samples = step.samples(data)
     if samples < 2:
         return None
-    sample = slicing.cut(data, 0, 1)
-    x, y, _ = keras.utils.unpack_x_y_sample_weight(sample)
-    room = _room(model, data, meter)
     with _patience(f"looking how batches of {samples} fit {format_bytes(meter.limit)}"):
         try:
+            x, y, _ = keras.utils.unpack_x_y_sample_weight(slicing.cut(data, 0, 1))
             inputs, targets = _arrays(x), _arrays(y)
             return planned(
                 lambda chosen: estimate(model, samples, inputs, targets, plan=chosen),
-                room,
+                _room(model, data, meter),
                 allowed,
                 step.obstacles(data),
                 turns=turns,
-                evaluates=False,  # they are looked at when they begin
+                is_running=True,
             )
-        except UsageError:
-            return None  # what happens shows when it happens
+        except Exception:  # whatever a model or its data make of it: what happens shows when it happens
+            return None
 
 
 def _room(model: Any, data: Any, meter: Meter) -> Budget:
     """What there is for the training, less what is there of others: the model and a batch are in the estimate."""
     optimizer = getattr(model, "optimizer", None)
     resident = sum(map(_bytes_of, [*model.variables, *(optimizer.variables if optimizer is not None else ())]))
-    batch = sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in _tensors(data))
+    batch = sum((leaf.shape.num_elements() or 0) * leaf.dtype.size for leaf in _tensors(data))
     on_cpu = meter.device.startswith("CPU")
     others = max(meter.current() - resident - batch, 0)
     ahead = _AHEAD * batch if on_cpu else 0
@@ -105,7 +103,8 @@ def _bytes_of(variable: Any) -> int:
 
 
 def _tensors(data: Any) -> list[Any]:
-    return [leaf for leaf in keras.tree.flatten(data) if hasattr(getattr(leaf, "shape", None), "num_elements")]
+    leaves = tf.nest.flatten(data, expand_composites=True)  # a ragged tensor is a flat one, and where its rows end
+    return [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
 
 
 def _arrays(data: Any) -> Any:

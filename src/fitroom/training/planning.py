@@ -51,7 +51,7 @@ def planned(
     obstacles: list[mixing.Obstacle],
     *,
     turns: bool = True,
-    evaluates: bool = True,
+    is_running: bool = False,
 ) -> Plan:
     """The plan for a training.
 
@@ -61,9 +61,10 @@ def planned(
         allowed: remedies that may change the math.
         obstacles: what speaks against slices.
         turns: whether turning the model itself over is weighed, too.
-        evaluates: whether evaluations are to fit, too.
+        is_running: whether it is about to begin in this process: no new one can be started for it, and evaluations are
+            looked at when they begin.
     """
     may_slice = not obstacles or (micro_batch.NAME in allowed and all(one.can_be_allowed for one in obstacles))
-    question = weighing.Question(estimated, room, allowed, may_slice, keeps_math=not obstacles)
+    question = weighing.Question(estimated, room, allowed, may_slice, keeps_math=not obstacles, restarts=not is_running)
     found = choose(weighing.options(question, turns=turns), room)
-    return weighing.with_evaluation(found, question) if evaluates else found
+    return found if is_running else weighing.with_evaluation(found, question)

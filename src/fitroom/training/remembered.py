@@ -52,9 +52,10 @@ class Remembered:
         size = self._load().get(str(samples))
         return size if isinstance(size, int) and 1 <= size < samples else None
 
-    def read_recompute(self) -> int | str | None:
-        """The setting with which activations were computed again; None where that was not needed."""
-        setting = self._load().get(recompute.NAME)
+    def read_recompute(self, samples: int) -> int | str | None:
+        """The setting with which activations were computed again, as such batches needed it, or were planned."""
+        found = self._load()
+        setting = found.get(recompute.NAME, found.get(_planned(samples)))
         return setting if setting == recompute.HIGH or (isinstance(setting, int) and setting > 0) else None
 
     def is_known(self, samples: int) -> bool:
@@ -63,7 +64,7 @@ class Remembered:
 
     def write_plan(self, samples: int, recomputes: int | str | None) -> None:
         """Remember that such batches were planned, and whether activations are computed again for it."""
-        self._add({_planned(samples): True, **({} if recomputes is None else {recompute.NAME: recomputes})})
+        self._add({_planned(samples): recomputes or ""})
 
     def write(self, samples: int, size: int) -> None:
         """Remember a size."""
@@ -108,7 +109,7 @@ def remembered_for(what: str, meter: Meter | None, model: Any, optimizer: Any, n
     import tensorflow as tf
 
     variables = [] if model is None else [(v.path, tuple(v.shape), v.dtype) for v in model.variables]
-    layers = [] if model is None else [(type(layer).__name__, layer.name) for layer in model.layers]
+    layers = [] if model is None else [(type(one).__name__, one.name, one.dtype_policy.name) for one in model.layers]
     return Remembered([
         what, name, meter.device, meter.limit, fitroom.__version__, keras.__version__, tf.__version__,
         type(model).__qualname__, layers, variables, getattr(model, "jit_compile", None),

@@ -31,6 +31,7 @@ class Sizes:
     ceiling: int | None = None
     points: list[tuple[int, int]] = field(default_factory=list)
     learning: bool = False
+    began_small: bool = False  # before anything failed
 
     def failed(self, size: int) -> None:
         """A slice, or a batch, of `size` ran out of memory: learn anew, below it.
@@ -45,25 +46,27 @@ class Sizes:
     def learn(self) -> None:
         """Find the size by small slices."""
         self.learning = True
+        self.began_small = self.ceiling is None
         self.size = 1
 
     def fits_whole(self, samples: int) -> bool:
         """Whether a batch of so many samples needs no slices, by what was learned, and nothing has failed."""
-        return not self.learning and self.size is not None and self.ceiling is None and self.size >= samples
+        is_known = self.began_small and not self.learning and self.ceiling is None
+        return is_known and self.size is not None and self.size >= samples
 
     def seen(self, size: int, need: int) -> None:
         """A slice of `size` fitted and took `need` bytes."""
         self.points = sorted({**dict(self.points), size: max(need, 1)}.items())
 
-    def next(self, rest: int, free: int | None, most: int | None = None) -> int:
-        """The size of the next slice, of at most `rest` samples, with `free` bytes to use.
+    def next(self, samples: int, rest: int, free: int | None, most: int | None = None) -> int:
+        """The size of the next slice of a batch of `samples`, of which `rest` are left, with `free` bytes to use.
 
         `most` is what one more sample takes at most, if that is known. Without a count of bytes (`free` is None) sizes
         are halved, as everyone does.
         """
         if not self.learning:
             return min(self.size or rest, rest)
-        limit = max(1, self.ceiling - 1) if self.ceiling else rest
+        limit = max(1, self.ceiling - 1) if self.ceiling else samples
         if free is None:
             self.size, self.learning = max(1, limit // 2) if limit > 1 else 1, False
             return min(self.size, rest)

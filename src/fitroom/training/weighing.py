@@ -31,6 +31,7 @@ class Question:
         allowed: remedies that may change the math.
         may_slice: whether batches may be cut.
         keeps_math: whether slices keep the math.
+        restarts: whether a new process can be started for it.
         known: what was estimated, by plan.
     """
 
@@ -39,6 +40,7 @@ class Question:
     allowed: frozenset[str]
     may_slice: bool
     keeps_math: bool
+    restarts: bool = True
     known: dict[str, Estimate] = dataclasses.field(default_factory=dict)
 
 
@@ -115,7 +117,8 @@ def _ways(question: Question, base: Estimate, turned: tuple[Remedy, ...]) -> Ite
     yield whole
     if whole.fits:
         return
-    if not whole.is_placed and question.room.kind == "gpu":
+    can_pool = question.restarts or allocator.is_set(allocator.ASYNC)
+    if not whole.is_placed and question.room.kind == "gpu" and can_pool:
         pooled = dataclasses.replace(whole, remedies=(allocator.remedy(allocator.ASYNC), *turned), is_placed=True)
         yield pooled
     if question.may_slice and question.keeps_math:
