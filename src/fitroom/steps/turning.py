@@ -125,7 +125,7 @@ def _precision(model: Any, setting: str) -> Turn | None:
         return None
     for one in turned:
         one.dtype_policy = f"mixed_{setting}"
-    optimizer: Any = model.optimizer
+    optimizer = model.optimizer
     factor = getattr(optimizer, "loss_scale_factor", None)
     wraps = scales and optimizer is not None and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     if wraps:
@@ -135,7 +135,7 @@ def _precision(model: Any, setting: str) -> Turn | None:
         for one in turned:
             one.dtype_policy = "float32"
         if wraps and getattr(model.optimizer, "inner_optimizer", None) is optimizer:
-            optimizer.loss_scale_factor = factor
+            setattr(optimizer, "loss_scale_factor", factor)  # noqa: B010 # it is there where it wraps
             keras_seams.set_optimizer(model, optimizer)
 
     words = f"layers compute in {setting}, weights stay in float32" + (", the loss is scaled" if wraps else "")
