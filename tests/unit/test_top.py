@@ -31,7 +31,8 @@ def folder(tmp_path: Path) -> Path:
     record.append("death", code=-9, resource="host_memory", face="sigkill", evidence="oom_kill", steps=3)
     record.append("restart", budget_mib=512, slices=1, input=True, resumes=True)
     record.append("rung", remedy="recompute", parts=3, exact=True, of="train")
-    record.append("leak", what="the process grows by 3 MiB a step")
+    leak = {"cause": "retained_tensors", "where": "train.py:9", "what": "kept holds 9 tensors", "fix": "keep numbers"}
+    record.append("leak", **leak, per="step", bytes_per=3 * MIB)
     record.append("waiting", what="map", share=0.4, evidence="40% of the time no batch was ready", advice="cache()")
     record.append("neighbour", device="GPU:0", pid=77, name="python", used=3 * GIB, before=0, budget_mib=20000)
     record.close()
@@ -69,7 +70,7 @@ def test_only_what_is_in_force_since_the_last_start_is_shown(folder: Path) -> No
     assert not any("slices" in one for one in view.in_force)
     assert any("512 MiB for tensors" in one for one in view.in_force)
     assert view.survived == ("1 × out of memory in a step, without a trace", "1 × the death of its process, of memory")
-    assert view.leaks == ("the process grows by 3 MiB a step",)
+    assert view.leaks == ("train.py:9: kept holds 9 tensors; 3 MiB more with each step. To do: keep numbers",)
     assert view.memory[0].peak == 399 * MIB
     assert view.split == pytest.approx((0.5, 0.3, 0.2))
 

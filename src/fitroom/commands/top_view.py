@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from fitroom.core import Event, Record
+from fitroom.core import Record
+from fitroom.core.leak_words import sentence
 from fitroom.devices import gpu_use, host, timeline_file
 from fitroom.devices.timeline import Span, Timeline, point
 from fitroom.devices.usage import Usage
 from fitroom.errors import FitroomError, UsageError
-from fitroom.report.run import changes
+from fitroom.report.run import changes, leaks
 from fitroom.report.sparks import resampled
 from fitroom.report.top import Memory, Use, View
 from fitroom.supervisor import run_folder
@@ -194,12 +195,7 @@ def _waits(record: Record) -> tuple[str, ...]:
 
 
 def _leaks(record: Record) -> tuple[str, ...]:
-    return tuple(_words(event) for event in record.events if event.kind.startswith("leak"))[-3:]
-
-
-def _words(event: Event) -> str:
-    said = event.data.get("what") or event.data.get("cause")
-    return str(said) if said else ", ".join(f"{key} {value}" for key, value in event.data.items())
+    return tuple(sentence(event.data).removeprefix("leak at ") for event in leaks(record))[-3:]
 
 
 def _others(record: Record) -> tuple[str, ...]:

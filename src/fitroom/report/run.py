@@ -58,7 +58,7 @@ def account(record: Record, code: int, folder: Path, again: Again) -> str:
     if not troubles:
         return f"memory sufficed, and nothing was changed. Record: {place}"
     rows = [("happened", "; ".join(troubles))]
-    rows += [("leak", leak_words.sentence(leak.data).removeprefix("leak at ")) for leak in _leaks(record)]
+    rows += [("leak", leak_words.sentence(leak.data).removeprefix("leak at ")) for leak in leaks(record)]
     changed = changes(record)
     rows.append(("changed", "; ".join(changed) or "nothing"))
     rows.append(("result", _result(record, code)))
@@ -198,9 +198,9 @@ def _happened(record: Record) -> list[str]:
         found.append("started again, the script failed before its training")
     found += [f"it ended because memory ran out ({event.data['evidence']})" for event in record.of("ran_out")]
     found += [f"an isolated process died of memory ({one.data['evidence']})" for one in record.of("isolated_death")]
-    leaks = _leaks(record)
-    if leaks:
-        found.append("memory leaks" if len(leaks) == 1 else f"memory leaks in {len(leaks)} places")
+    leaking = len(leaks(record))
+    if leaking:
+        found.append("memory leaks" if leaking == 1 else f"memory leaks in {leaking} places")
     if record.of("mapped"):
         found.append("an array file did not fit into memory")
     if (record.of("rung") or record.of("turned") or record.of("leaner_update")) and not ooms and not died:
@@ -214,7 +214,7 @@ def _happened(record: Record) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _leaks(record: Record) -> list[Event]:
+def leaks(record: Record) -> list[Event]:
     """What leaked to the end, each with its last figures."""
     known: dict[tuple[Scalar, Scalar], Event] = {}
     for event in record.events:
@@ -255,7 +255,7 @@ def changes(record: Record) -> list[str]:
             found.append(f"{data['file']} mapped instead of read")
         else:
             found.append("large weights updated some rows at a time")
-    return list(dict.fromkeys([*found, *(_acted(record) if _leaks(record) else [])]))
+    return list(dict.fromkeys([*found, *(_acted(record) if leaks(record) else [])]))
 
 
 def _result(record: Record, code: int) -> str:
