@@ -104,7 +104,7 @@ class _Guard:
         self.turned: list[Turn] = []
         self._depth = 0
         self._train_step: Step | None = None
-        self._planned: dict[int, Plan | None] = {}  # by samples in a batch; None where there was no need
+        self._looked_at: set[int] = set()  # the sizes of batches whose training was looked at before it began
 
     def install(self) -> None:
         spoken = {name: self.speaking(getattr(self.model, name)) for name in _SPEAKING}
@@ -178,7 +178,7 @@ class _Guard:
         return None
 
     def _train_function(self) -> Any:
-        self._planned.clear()  # another compilation may be another training
+        self._looked_at.clear()  # another compilation may be another training
         self._turn(self.options.plan)
         return self._over_iterator("train_function", self._begun_training)
 
@@ -206,15 +206,18 @@ class _Guard:
             like: what plain Keras would trace for.
             known: the step that ran before, if any has.
         """
-        found = self._meter()
-        if known is None:
-            self._train_step = model_step(self.model, "train_step")
         step = self._train_step
-        assert step is not None
-        samples, guarded = step.samples(data), known or self._guarded(step, "train", found)
-        if found is None or samples in self._planned or guarded.is_sized or not guarded.is_open(samples):
-            return guarded
-        plan = self._planned[samples] = self._foreseen(step, data, like, found)
+        if known is None or step is None:
+            step = self._train_step = model_step(self.model, "train_step")
+        samples = step.samples(data)
+        if known is not None and samples in self._looked_at:
+            return known
+        found = self._meter()
+        guarded = known or self._guarded(step, "train", found)
+        self._looked_at.add(samples)
+        plan = None
+        if found is not None and not guarded.is_sized and guarded.is_open(samples):
+            plan = self._foreseen(step, data, like, found)
         if plan is not None and self._turn(plan):
             step = self._train_step = model_step(self.model, "train_step")
             guarded = self._guarded(step, "train", found)
