@@ -12,6 +12,7 @@ BENCHMARKS = (
     "startup",
     "run",
     "overhead",
+    "replicas",
     "monitor",
     "first_step",
     "slices",

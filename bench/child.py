@@ -55,6 +55,30 @@ def peak(name: str, how: str) -> dict[str, Any]:
     return {"peak": sorted(peaks)[1]}
 
 
+def on_replicas(name: str, replicas: str) -> dict[str, Any]:
+    """The time of an epoch on several logical CPUs, guarded ÷ plain."""
+    import dataclasses
+
+    import tensorflow as tf
+
+    import fitroom
+    from bench.measure import interleaved
+    from bench.models import case
+
+    cpu, count = tf.config.list_physical_devices("CPU")[0], int(replicas)
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(count)])
+    chosen = case(name)
+    with strategy.scope():
+        plain, guarded = chosen.build(), fitroom.guard(chosen.build())
+    data = chosen.steady_dataset()
+    title = f"{name} on {count} replicas, time of an epoch: guarded ÷ plain"
+    found = interleaved(
+        title, lambda: guarded.fit(data, verbose=0), lambda: plain.fit(data, verbose=0), pairs=15, goal=1.03
+    )
+    return dataclasses.asdict(found)
+
+
 def rescue(how: str, size: str) -> dict[str, Any]:
     """An epoch of a CNN whose batch does not fit: by halving, as the recipes do; guarded; or at a size that fits."""
     import gc

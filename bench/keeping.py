@@ -31,8 +31,9 @@ def kept(file: str, key: str, measure: Callable[[], Any]) -> Any:
 
 
 def code_of(*parts: str) -> str:
-    """What tells these parts of the source from any other version of them."""
-    files = sorted(path for part in parts for path in (_SOURCE / part).rglob("*.py"))
+    """What tells these parts of the source, folders or files, from any other version of them."""
+    found = [_SOURCE / part for part in parts]
+    files = sorted(path for one in found for path in (one.rglob("*.py") if one.is_dir() else [one]))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 

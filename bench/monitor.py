@@ -39,11 +39,10 @@ def _time(name: str, epochs: int, guarded: bool) -> Ratio:
     plain, watched = chosen.build(), chosen.build()
     if guarded:
         fitroom.guard(plain), fitroom.guard(watched)
-    monitor = MemoryMonitor(verbose=0)
+    monitor, data = MemoryMonitor(verbose=0), chosen.steady_dataset()
 
     def train(model: Any, callbacks: list[Any]) -> Any:
-        options = {"batch_size": chosen.batch, "epochs": epochs, "verbose": 0, "callbacks": callbacks}
-        return lambda: model.fit(chosen.x, chosen.y, **options)
+        return lambda: model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks)
 
     title = f"{name}{', guarded' if guarded else ''}: with the monitor ÷ without"
     return interleaved(title, train(watched, [monitor]), train(plain, []), pairs=15, goal=1.02)

@@ -26,9 +26,10 @@ def _time(name: str, jit: bool) -> Ratio:
 
     chosen = case(name)
     plain, guarded = chosen.build(jit_compile=jit), fitroom.guard(chosen.build(jit_compile=jit))
+    data = chosen.steady_dataset()
 
     def epoch(model: Any) -> Any:
-        return lambda: model.fit(chosen.x, chosen.y, batch_size=chosen.batch, verbose=0)
+        return lambda: model.fit(data, verbose=0)
 
     title = f"{name}{', XLA' if jit else ''}, time of an epoch: guarded ÷ plain"
     return interleaved(title, epoch(guarded), epoch(plain), pairs=21, goal=1.03)

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import statistics
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from bench import child, real
+from bench.keeping import code_of, kept
 from bench.measure import Ratio, interval
 from bench.zoo import SETTINGS
 from fitroom.units import MIB
 
 # Settings of the zoo, each with the batch at which it is looked at.
 _MODELS = {
-    "MLP": 1024, "U-Net": 41, "transformer": 47, "ViT": 71, "LSTM + Embedding": 131, "autoencoder": 71,
-    "own train_step": 71, "Conv3D": 25, "MobileNetV2": 47, "GRU": 131,
+    "U-Net": 41, "transformer": 47, "ViT": 71, "LSTM + Embedding": 131, "autoencoder": 71,
+    "own train_step": 71, "Conv3D": 25, "MobileNetV2": 47, "GRU": 131, "U-Net, SGD": 71,
 }  # fmt: skip
 _CUT = ("micro_batch=4", "recompute", "micro_batch=4, recompute")
 _TURNED = ("mixed_precision=bfloat16", "lean_optimizer=adafactor", "mixed_precision=bfloat16, lean_optimizer=adafactor")
 _BOTH = ("micro_batch=4, mixed_precision=bfloat16", "recompute, lean_optimizer=adafactor")
 _SHARE = 0.6  # of the plain peak: the budget that a plan is chosen for
+
+
+def _done(what: str, *arguments: object, limit: str) -> dict[str, Any]:
+    """A measurement in a process of its own; kept, as long as what it measures stays the same."""
+    code = code_of("core", "estimator", "planner.py", "remedies", "steps", "training")
+    key = f"{what} {arguments} in {limit} | {code}"
+    found: dict[str, Any] = kept("planned.json", key, lambda: child.run(what, *arguments, limit=limit))
+    return found
 
 
 def run() -> Iterator[Ratio]:
@@ -34,8 +45,8 @@ def _predicted() -> Iterator[Ratio]:
     """What was measured with each remedy, and pair of them, ÷ what was predicted, or the other way round."""
     for plan in (*_CUT, *_TURNED, *_BOTH):
         errors = []
-        for name in list(_MODELS)[:8]:
-            found = child.run("remedied", name, _MODELS[name], plan, limit="12GiB")
+        for name, batch in [("MLP", 1024), *itertools.islice(_MODELS.items(), 7)]:
+            found = _done("remedied", name, batch, plan, limit="12GiB")
             if "refused" in found:
                 print(f"{plan}, {name}: {found['refused']}", file=sys.stderr)
                 continue
@@ -49,14 +60,14 @@ def _predicted() -> Iterator[Ratio]:
 def _capacity() -> Iterator[Ratio]:
     """The largest batch that trains in a budget, plain ÷ ours with what keeps the math: the smaller, the better."""
     for name, goal in (("CNN without BatchNormalization", 10), ("transformer", 10), ("ResNet50", 3)):
-        setting = "autoencoder" if name.startswith("CNN") else name
+        setting = "own train_step" if name.startswith("CNN") else name  # whose data are small beside its activations
         middle = sorted(SETTINGS[setting].sizes)[1]
         budget = real.peak(setting, middle, 3) // MIB * MIB
         plain = real.largest(setting, budget, middle)
         ours = 0
         for times in (goal / 2, goal, 1.5 * goal):
             batch = round(plain * times)
-            done = child.run("guarded_run", setting, batch, 2, limit=f"{budget // MIB}MiB")
+            done = _done("guarded_run", setting, batch, 2, limit=f"{budget // MIB}MiB")
             print(
                 f"{name} at {batch}, {times:g} times plain's {plain}, in {budget // MIB} MiB: {done}", file=sys.stderr
             )
@@ -72,12 +83,12 @@ def _choice() -> Iterator[Ratio]:
     ratios = []
     for name, batch in _MODELS.items():
         budget = int(real.peak(name, batch, 3) * _SHARE) // MIB
-        chosen = child.run("planned", name, batch, f"{budget}MiB", limit="12GiB")
+        chosen = _done("planned", name, batch, f"{budget}MiB", limit="12GiB")
         grid = ["micro_batch=2", "micro_batch=4", "micro_batch=8", "recompute", "micro_batch=2, recompute"]
         grid += ["xla=on", "micro_batch=4, xla=on"]
         times = {}
         for plan in dict.fromkeys([chosen["plan"], *grid]):
-            done = child.run("guarded_run", name, batch, 5, plan, limit=f"{budget}MiB")
+            done = _done("guarded_run", name, batch, 5, plan, limit=f"{budget}MiB")
             if done.get("ooms") == 0:
                 times[plan] = done["seconds"]
         best = min(times, key=lambda plan: times[plan]) if times else ""
@@ -94,11 +105,12 @@ def _rescue() -> Iterator[Ratio]:
     ran_out = []
     for name, batch in itertools.islice(_MODELS.items(), 5):
         budget = int(real.peak(name, batch, 3) * _SHARE) // MIB
-        done = child.run("guarded_run", name, batch, 3, limit=f"{budget}MiB")
+        done = _done("guarded_run", name, batch, 3, limit=f"{budget}MiB")
         print(f"{name} at {batch} in {budget} MiB: {done}", file=sys.stderr)
         ran_out.append(done.get("ooms", 9))
     for name in child.SEEDS:
-        ran_out.append(child.seed(name))
+        code = code_of("core", "estimator", "planner.py", "remedies", "steps", "training", "supervisor")
+        ran_out.append(kept("planned.json", f"seed {name} | {code}", functools.partial(child.seed, name)))
         print(f"{name}: ran out {ran_out[-1]} times", file=sys.stderr)
     share = sum(count > 0 for count in ran_out) / len(ran_out)
     yield Ratio(f"{len(ran_out)} rescues: share in which a step ran out", *[share] * 3, goal=0.1)

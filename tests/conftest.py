@@ -20,6 +20,13 @@ THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 os.environ.update(dict.fromkeys(THREADS, "1"))  # in this process the same bits every time
 os.environ.update(pocket.environment("2GiB"))  # tests in this process run on the pocket device
 
+import tensorflow as tf  # noqa: E402 # with the settings above
+
+# As many devices as the tests of replicas take, before anything starts TensorFlow. Nobody else takes a second one.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
+)
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background has it ignored
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -43,6 +44,18 @@ def differences(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> li
     assert len(found) == len(wanted)
     both = enumerate(zip(found, wanted, strict=True), 1)
     return [f"{name} of training {number}" for number, (a, b) in both for name in b if a[name] != b[name]]
+
+
+def stopped(folder: Path, source: str, script: str) -> None:
+    """Run a script under ``fitroom run`` until it has been saved a few times, and stop it then."""
+    command = [sys.executable, "-m", "fitroom", "run", "--checkpoint-every", "0", str(SCRIPTS / f"{script}.py")]
+    run = subprocess.Popen([*command, source, "0.1"], cwd=folder, env=environment(), stderr=subprocess.DEVNULL)
+    record = folder / ".fitroom" / f"{script}-1" / "record.jsonl"
+    while not record.exists() or record.read_text().count('"kind":"checkpoint"') < 3:
+        assert run.poll() is None
+        time.sleep(0.01)
+    run.send_signal(signal.SIGTERM)
+    run.wait(60)
 
 
 class Killed:

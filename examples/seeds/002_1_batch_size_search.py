@@ -1,4 +1,4 @@
-"""Search for a batch size that fits, on several devices. Usage: python 002_1_batch_size_search.py [SAMPLES]"""
+"""Search for a batch size that fits, on several devices. Usage: python 002_1_batch_size_search.py [SAMPLES [REPLICAS]]"""
 
 import sys
 
@@ -10,7 +10,11 @@ samples = int(sys.argv[1]) if len(sys.argv) > 1 else 512
 x_train = np.random.rand(samples, 224, 224, 3).astype(np.float32)
 y_train = np.eye(10, dtype=np.float32)[np.random.randint(0, 10, samples)]
 
-strategy = tf.distribute.MirroredStrategy()
+replicas = int(sys.argv[2]) if len(sys.argv) > 2 else 0  # without GPUs: the CPU as so many devices
+if replicas:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(replicas)] or None)
 
 with strategy.scope():
     model = keras.Sequential([

@@ -1,4 +1,4 @@
-"""A loop over the dataset inside one tf.function. Usage: python 002_3_custom_loop.py [SAMPLES]"""
+"""A loop over the dataset inside one tf.function. Usage: python 002_3_custom_loop.py [SAMPLES [REPLICAS]]"""
 
 import sys
 
@@ -11,7 +11,11 @@ x_train = np.random.rand(samples, 64, 64, 3).astype(np.float32)
 y_train = np.random.randint(0, 10, samples)
 batch_size = 64
 
-strategy = tf.distribute.MirroredStrategy()
+replicas = int(sys.argv[2]) if len(sys.argv) > 2 else 0  # without GPUs: the CPU as so many devices
+if replicas:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(replicas)] or None)
 
 with strategy.scope():
     model = keras.Sequential([
@@ -24,6 +28,7 @@ with strategy.scope():
     loss_function = keras.losses.SparseCategoricalCrossentropy()
 
     optimizer = tf.keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)  # inside the function, several replicas could not
 
     def distributed_train_step(images, labels):
         with tf.GradientTape() as tape:

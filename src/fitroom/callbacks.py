@@ -6,6 +6,7 @@ import atexit
 import functools
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class MemoryMonitor(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         verbose: int = 1,
     ) -> None:
         super().__init__()
-        if not every > 0:
+        if not 0 < every < threading.TIMEOUT_MAX:
             raise UsageError("A monitor looks now and then", received=f"every={every!r}", expected="seconds above 0")
         self.every = every
         self.verbose = verbose
@@ -69,7 +70,7 @@ class MemoryMonitor(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
         if self.monitor is None:
             record, csv, tensorboard = self.options
             home = None if "FITROOM_RUN" in os.environ else _home(record)
-            table, board = (None if one is None else Path(one) for one in (csv, tensorboard))
+            table, board = (None if one is None else Path(one).absolute() for one in (csv, tensorboard))
             self.monitor = Monitor(self.every, home, table, board, self._tell)
             atexit.register(self.monitor.close)
         self.monitor.begins(self.model)
@@ -99,7 +100,10 @@ class MemoryMonitor(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
 @functools.cache
 def _home(record: str | None) -> Path:
     """The folder of this process: one for all its trainings."""
-    folder, _ = run_folder.make(Path(sys.argv[0] or "notebook").name, record)
+    script = Path(sys.argv[0]).name
+    folder, elsewhere = run_folder.make("python" if script in ("", "-c", "-m") else script, record)
+    if elsewhere is not None:
+        print(f"fitroom: {elsewhere}", file=sys.stderr)
     run_folder.hold(folder)  # until the process ends
     return folder.absolute()
 

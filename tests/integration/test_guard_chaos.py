@@ -152,7 +152,8 @@ def test_real_budgets(name: str, share: float, monkeypatch: pytest.MonkeyPatch) 
     model.train_on_batch(x[:4], y[:4])  # makes the metrics' variables
     left = watch_rollbacks(model, monkeypatch)
     with pocket.ballast(int(need * share) // MIB * MIB):
-        monkeypatch.setattr(pocket, "limit", lambda: pocket.use().current + int(need * share))
+        limit = pocket.use().current + int(need * share)
+        monkeypatch.setattr(pocket, "limit", lambda: limit)
         for _ in range(3):
             model.train_on_batch(x, y)
     assert left

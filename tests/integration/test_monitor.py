@@ -20,6 +20,7 @@ from fitroom.callbacks import MemoryMonitor
 from fitroom.devices import pocket, timeline_file
 from fitroom.devices.watching import Watch
 from fitroom.errors import UsageError
+from fitroom.training import monitoring
 from fitroom.training.progress import counting
 from tests.conftest import ROOT, Run
 from tests.scripts.pipelines import model
@@ -41,7 +42,7 @@ def test_what_a_training_waits_for_is_named(python: Run, tmp_path: Path, how: st
     found = json.loads(done.stdout)
     if found["disk"] == "unreadable":
         found.pop("disk")
-    assert found == {name: name for name in found}, done.stderr[-3000:]
+    assert found == {name: name.partition(",")[0] for name in found}, done.stderr[-3000:]
 
 
 def fit(*monitors: Any, guarded: bool = False) -> tuple[list[Any], list[float]]:
@@ -116,6 +117,9 @@ def test_one_folder_holds_all_trainings_of_a_process(tmp_path: Path) -> None:
 def test_a_monitor_that_never_looks_makes_no_sense() -> None:
     with pytest.raises(UsageError, match=r"Received: every=0\. Expected: seconds above 0"):
         MemoryMonitor(every=0)
+    for every in (float("inf"), float("nan")):
+        with pytest.raises(UsageError):
+            MemoryMonitor(every=every)
 
 
 class Fails(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
@@ -167,3 +171,94 @@ def test_under_fitroom_run_it_leaves_the_folder_to_the_supervisor(monkeypatch: p
     fit(monitor)
     assert monitor.timeline.peak("rss")
     assert not Path(".fitroom").exists()
+
+
+def test_two_monitors_of_one_training_count_its_steps_once() -> None:
+    net, before = model(), counting.steps
+    x, y = np.zeros((48, 64, 64, 3), np.float32), np.zeros(48, np.int64)
+    net.fit(x, y, batch_size=16, verbose=0)
+    plain = net.train_function
+    monitors = [MemoryMonitor(every=0.02, verbose=0), MemoryMonitor(every=0.03, verbose=0)]
+    net.fit(x, y, batch_size=16, verbose=0, callbacks=monitors)
+    assert counting.steps - before == 3
+    assert net.train_function is plain
+    assert all(one.timeline.peak("device_peak") for one in monitors)
+    (folder,) = Path(".fitroom").glob("*-1")
+    written = timeline_file.read(folder / timeline_file.NAME)
+    assert sum(one.points for one in written) == sum(one.points for one in monitors[0].timeline)
+
+
+def test_the_peak_of_a_last_validation_is_there() -> None:
+    net, monitor = model(), MemoryMonitor(every=60, verbose=0)
+    x, y = np.zeros((256, 64, 64, 3), np.float32), np.zeros(256, np.int64)
+    net.fit(x[:4], y[:4], batch_size=4, verbose=0, callbacks=[monitor])
+    alone = monitor.timeline.peak("device_peak")
+    monitor = MemoryMonitor(every=60, verbose=0, record="validated")
+    data = {"validation_data": (x, y), "validation_batch_size": 256}
+    net.fit(x[:4], y[:4], batch_size=4, verbose=0, callbacks=[monitor], **data)
+    validated = monitor.timeline.peak("device_peak")
+    assert alone is not None
+    assert validated is not None
+    assert validated > alone + 256 * 60 * 60 * 8 * 4
+
+
+def test_steps_are_counted_however_they_are_run() -> None:
+    x, y = np.zeros((64, 64, 64, 3), np.float32), np.zeros(64, np.int64)
+    for options in ({"run_eagerly": True}, {"steps_per_execution": 4}):
+        net, before, monitor = model(), counting.steps, MemoryMonitor(every=0.02, verbose=0)
+        net.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
+        net.fit(x, y, batch_size=8, verbose=0, callbacks=[monitor])
+        assert counting.steps - before == 8, options
+
+
+def test_a_table_in_a_folder_that_is_not_there_yet_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Leaves(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+        def on_train_begin(self, logs: Any = None) -> None:
+            (tmp_path / "elsewhere").mkdir()
+            monkeypatch.chdir(tmp_path / "elsewhere")
+
+    fit(MemoryMonitor(csv="new/folder/memory.csv", verbose=0), Leaves())
+    with (tmp_path / "new/folder/memory.csv").open() as file:
+        assert list(csv.DictReader(file))
+
+
+def test_what_cannot_be_written_is_told_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning) as told:
+        weights, _ = fit(MemoryMonitor(csv="file/memory.csv", tensorboard="file", verbose=0))
+    assert weights
+    table, board = sorted(str(one.message).replace(str(tmp_path), "") for one in told)
+    assert board.startswith("fitroom cannot write to /file for TensorBoard: ")
+    assert table.startswith("fitroom cannot write /file/memory.csv: ")
+
+
+def test_a_training_that_fails_leaves_its_table_and_board(tmp_path: Path) -> None:
+    monitor = MemoryMonitor(every=0.02, csv="memory.csv", tensorboard="board", verbose=0)
+    with pytest.raises(RuntimeError):
+        fit(monitor, Fails())
+    assert monitor.monitor is not None
+    monitor.monitor.close()  # as at the end of the process
+    with (tmp_path / "memory.csv").open() as file:
+        assert max(float(row["made_peak"]) for row in csv.DictReader(file)) == counting.steps
+    assert not [one for one in threading.enumerate() if one.name == "fitroom-monitor"]
+
+
+def test_a_guards_budget_is_what_a_monitor_goes_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    class Seen(Watch):
+        def __init__(self, pid: int, file: Any, budget: int | None = None) -> None:
+            seen.append(budget)
+            super().__init__(pid, file, budget)
+
+    monkeypatch.setattr(monitoring, "Watch", Seen)
+    net = model()
+    with pytest.warns(UserWarning, match="only decides how large slices are"):
+        fitroom.guard(net, budget="1GiB")
+    net.fit(np.zeros((8, 64, 64, 3)), np.zeros(8), verbose=0, callbacks=[MemoryMonitor(verbose=0)])
+    assert seen == [1 << 30]
+
+
+def test_a_folder_of_code_from_the_command_line_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["-c"])
+    assert callbacks._home(None).name == "python-1"

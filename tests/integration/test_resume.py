@@ -387,13 +387,14 @@ def test_a_folder_that_cannot_be_written_stops_no_training(fitroom: Run, tmp_pat
 def test_a_training_is_saved_before_memory_runs_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # GIVEN a machine whose memory fills up in the first attempt, once the training has been saved a few times
+    # GIVEN a machine whose memory fills up in the first attempt, once the training has been saved: far from its end,
+    # where a slow disk takes a second for that, too
     record = tmp_path / ".fitroom/script-1/record.jsonl"
     used = [int(0.8 * GIB)]
 
     def uses(pid: int) -> list[limits.Use]:
         text = record.read_text() if record.exists() else ""
-        if text.count('"kind":"checkpoint"') > 3 and '"kind":"restart"' not in text:
+        if '"kind":"checkpoint"' in text and '"kind":"restart"' not in text:
             used[0] = min(used[0] + GIB // 20, GIB)
         elif '"kind":"restart"' in text:
             used[0] = GIB // 2
@@ -401,7 +402,7 @@ def test_a_training_is_saved_before_memory_runs_out(
 
     monkeypatch.setattr(limits, "uses", uses)
     (tmp_path / "script.py").write_text(TRAINS.format(before="", after=""))
-    monkeypatch.setenv("PAUSE", "0.15")
+    monkeypatch.setenv("PAUSE", "0.2")
     for name in os.environ.keys() - killing.environment().keys():
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

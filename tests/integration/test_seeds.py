@@ -18,8 +18,10 @@ EXPECT: dict[str, dict[str, Any]] = json.loads((SEEDS / "expect.json").read_text
 KINDS = {"device_oom", "host_oom", "no_oom", "own_bug"}
 
 
-def run(python: Run, name: str, folder: Path, limit: str, *prefix: str, stop: bool = False) -> dict[str, Any]:
-    """Run a seed script, watched, on the device's or the host's limit; `prefix` comes before it."""
+def run(
+    python: Run, name: str, folder: Path, limit: str, *prefix: str, stop: bool = False, more: list[str] | None = None
+) -> dict[str, Any]:
+    """Run a seed script, watched, on the device's or the host's limit; `prefix` comes before it, `more` after it."""
     expected = EXPECT[name]
     on_host = expected["kind"] == "host_oom"
     budget = "12GiB" if on_host else limit
@@ -35,7 +37,14 @@ def run(python: Run, name: str, folder: Path, limit: str, *prefix: str, stop: bo
     size = parse_bytes(limit)
     limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, (size, size))} if on_host else {}
     done = python(
-        *prefix, *options, str(SEEDS / name), *expected["arguments"], env=environment, cwd=str(folder), **limits
+        *prefix,
+        *options,
+        str(SEEDS / name),
+        *expected["arguments"],
+        *(more or []),
+        env=environment,
+        cwd=str(folder),
+        **limits,
     )
     facts: dict[str, Any] = json.loads((folder / "facts.json").read_text())
     return {**facts, "code": done.returncode, "stderr": done.stderr}

@@ -63,3 +63,15 @@ def test_a_run_is_seen_while_it_is_under_way_and_after(fitroom: Run, tmp_path: P
     assert "signal 15" in str(ended["state"])
     assert any(one["name"] == "steps" for one in ended["use"])  # type: ignore[attr-defined] # JSON
     assert ended["in_force"] == ["nothing: batches run whole"]
+
+
+SHORT = SCRIPT.replace("epochs=1000", "epochs=45")
+
+
+def test_all_steps_of_a_run_that_has_ended_are_counted(fitroom: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SHORT)
+    done = fitroom("run", "train.py", cwd=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(fitroom("top", "train-1", "--json", cwd=str(tmp_path)).stdout)
+    (steps,) = [one["text"] for one in shown["use"] if one["name"] == "steps"]
+    assert steps.endswith(" a second, 90 in all")

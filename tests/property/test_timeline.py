@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import math
+import pickle
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -76,19 +82,76 @@ def test_a_file_gives_back_what_was_measured(raw: list[dict[str, float]], data: 
         check(list(timeline_file.read(path)), raw)
 
 
+HEAD = '{"schema":"fitroom/timeline/1"}\n'
+
+
+@given(st.recursive(st.none() | st.floats() | st.integers() | st.text(max_size=3), st.lists, max_leaves=4), st.data())
+def test_a_line_that_makes_no_sense_is_skipped(strange: object, data: st.DataObject) -> None:
+    line = {"t": [5.0, 6.0], "n": 2, "v": {"rss": [1.0, 2.0, 2]}}
+    place = data.draw(st.sampled_from(["t", "n", "v", "rss", "whole"]))
+    if place == "rss":
+        line["v"] = {"rss": strange}
+    else:
+        line[place] = strange
+    text = json.dumps(strange if place == "whole" else line)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / timeline_file.NAME
+        path.write_text(HEAD + '{"t":1,"v":{"rss":7}}\n' + text + "\n" + '{"t":9,"v":{"rss":8}}\n')
+        spans = list(timeline_file.read(path))
+    assert spans[0].points >= 1
+    assert functools.reduce(Span.merged, spans).peak("rss") is not None
+    assert all(math.isfinite(one.last - one.first) for one in spans)
+
+
+@pytest.fixture
+def quick_turns() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_a_timeline_can_be_looked_at_while_it_grows(quick_turns: None) -> None:
+    timeline, points = Timeline(64), 60_000
+
+    def grow() -> None:
+        for moment in range(points):
+            timeline.add(point(moment, {"rss": moment}))
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    seen = 0
+    while thread.is_alive():
+        spans = list(timeline)
+        assert sum(one.points for one in spans) >= seen, "points were on their way from one size to the next"
+        seen = sum(one.points for one in spans)
+    thread.join()
+    assert timeline.peak("rss") == points - 1
+
+
+def value(moment: int) -> float:
+    """No two points alike, and large ones anywhere."""
+    return (moment * 2_654_435_761) % (1 << 32) / 7
+
+
 @pytest.mark.parametrize("points", [50_000, pytest.param(1_000_000, marks=pytest.mark.chaos)])
 def test_a_million_points_stay_small_in_memory_and_on_disk(tmp_path: Path, points: int) -> None:
-    path, peaks = tmp_path / timeline_file.NAME, {123: 9e9, points // 3: 7e9, points - 1: 8e9}
+    path = tmp_path / timeline_file.NAME
     file, largest = TimelineFile(path), 0
     for moment in range(points):
-        file.add(point(moment, {"rss": peaks.get(moment, moment % 1000)}))
-        if moment % 4000 == 0:
+        file.add(point(moment, {"rss": value(moment)}))
+        if moment % 97 == 0:
             largest = max(largest, path.stat().st_size)
     file.close()
     assert len(file.timeline) < 1800
+    assert len(pickle.dumps(list(file.timeline))) < 200_000
     assert largest < 400_000
-    spans = list(timeline_file.read(path))
-    assert sum(span.points for span in spans) == points
-    for moment, peak in peaks.items():
-        assert next(one for one in spans if one.first <= moment <= one.last).peak("rss") == peak
-    assert [span.points for span in spans[-100:]] == [1] * 100
+    for spans in (list(timeline_file.read(path)), list(file.timeline)):
+        begin = 0
+        for span in spans:  # each point is in its place, and each span has the very peak of its own
+            assert (span.first, span.last) == (begin, begin + span.points - 1)
+            assert span.peak("rss") == max(map(value, range(begin, begin + span.points)))
+            begin += span.points
+        assert begin == points
+        assert [span.points for span in spans[-100:]] == [1] * 100

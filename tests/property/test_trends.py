@@ -82,3 +82,12 @@ def test_a_series_keeps_few_points_and_its_lowest(values: list[float]) -> None:
     if len(values) < 64:
         assert [point.value for point in points] == values
     assert all(before.value <= after.value for before, after in zip(lasting(points), lasting(points)[1:], strict=False))
+
+
+@settings(deadline=None)
+@given(length=LENGTHS, slope=SCALES, seed=SEEDS)
+def test_one_speed_is_told_from_a_warm_up_that_slows_down(length: int, slope: float, seed: int) -> None:
+    shaking = noise(seed, length, slope * length / 400)
+    assert trend(series([slope * turn + shaking[turn] for turn in range(length)])).is_straight
+    slowing = [slope * length * math.log1p(9 * turn / length) for turn in range(length)]
+    assert not trend(series(slowing)).is_straight

@@ -102,6 +102,39 @@ def disk(batches: int, folder: Path) -> Any:
     return tf.data.Dataset.range(batches).map(batch).prefetch(2)
 
 
+def python_map(batches: int, folder: Path) -> Any:
+    """Python code in a map that runs in parallel, which Python does not."""
+
+    def slow(image: Any) -> Any:
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            sum(range(1000))
+        return image
+
+    def sample(image: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(slow, [image], tf.float32), (SIDE, SIDE, 3)), 0
+
+    data = tf.data.Dataset.from_tensors(tf.zeros((SIDE, SIDE, 3))).repeat(batches * BATCH)
+    return data.map(sample, num_parallel_calls=tf.data.AUTOTUNE).batch(BATCH).prefetch(2)
+
+
+def reading(batches: int, folder: Path) -> Any:
+    """Records are unpacked from four files in turn, one at a time."""
+    paths = [str(folder / f"{number}.records") for number in range(4)]
+    for path in paths:
+        with tf.io.TFRecordWriter(path, "GZIP") as file:
+            record = np.random.default_rng(0).integers(0, 9, _SAMPLE * 30).astype(np.float32).tobytes()
+            for _ in range(batches * BATCH // 4):
+                file.write(record)
+
+    def sample(record: Any) -> Any:
+        return tf.reshape(tf.io.decode_raw(record, tf.float32)[:_SAMPLE], (SIDE, SIDE, 3)), 0
+
+    files = tf.data.Dataset.from_tensor_slices(paths)
+    data = files.interleave(lambda path: tf.data.TFRecordDataset(path, "GZIP"), cycle_length=4)
+    return data.map(sample, num_parallel_calls=tf.data.AUTOTUNE).batch(BATCH).prefetch(2)
+
+
 def fast(batches: int, folder: Path) -> Any:
     """Batches are there before they are asked for: the step is what takes time."""
     return _samples(batches).batch(BATCH).prefetch(2)
@@ -112,6 +145,8 @@ PIPELINES: dict[str, Callable[[int, Path], Any]] = {
     "no prefetch": no_prefetch,
     "one worker": one_worker,
     "disk": disk,
+    "one worker, in a map": python_map,
+    "reading": reading,
     "nothing": fast,
 }
 

@@ -146,6 +146,14 @@ LOGS: list[tuple[str, str]] = [
     ("batch_or_activations", oom("8,2560", more="[[{{node functional_1/block6c_squeeze/Mean}}]]")),
     ("single_giant_tensor", oom("400,2,5000,5000")),
     ("fragmentation", dump(8 * G, 4 * G, (1, 2 * G + 2**29), largest=2 * G)),
+    # Several devices; more in test_diagnose_replicas.py.
+    ("uneven_devices", "Number of devices: 2\n0, 10989 MiB, 11178 MiB\n1, 12 MiB, 11178 MiB\n" + oom("64,112,112,64")),
+    ("whole_batch_per_replica", "Number of devices: 4\nGLOBAL_BATCH_SIZE = 256\n" + oom("256,112,112,64")),
+]  # fmt: skip
+MISUSES = [
+    ("outside_strategy_scope", "RuntimeError: Mixing different tf.distribute.Strategy objects: <a> is not <b>"),
+    ("xla_over_replicas", "Trying to access resource dense/kernel/replica_1/160 (defined @ core.py:43) located in device "
+     "/job:localhost/replica:0/task:0/device:GPU:1 from device /job:localhost/replica:0/task:0/device:GPU:0"),
 ]  # fmt: skip
 
 
@@ -158,8 +166,18 @@ def test_the_cause_is_found(cause: str, log: str) -> None:
     assert found.ran_out
 
 
+@pytest.mark.parametrize(("cause", "log"), MISUSES, ids=[cause for cause, _ in MISUSES])
+def test_what_is_not_memory_and_known_is_told(cause: str, log: str) -> None:
+    found = fitroom.diagnose(log)
+    assert (found.cause.value, found.ran_out, found.others) == (cause, False, ()), found
+    assert found.why
+    assert found.advice
+
+
 def test_every_cause_is_tried() -> None:
-    assert {cause for cause, _ in LOGS} | {"unknown"} == {page.code for page in PAGES}  # leaks have tests of their own
+    assert {cause for cause, _ in LOGS + MISUSES} | {"unknown"} == {
+        page.code for page in PAGES
+    }  # leaks have tests of their own
 
 
 def words(found: Diagnosis) -> str:

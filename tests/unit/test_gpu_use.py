@@ -136,7 +136,7 @@ def test_a_budget_that_was_asked_for_stands_while_it_can_be_had(shared: SharedNv
 
 def test_the_guards_meter_gives_what_others_leave(shared: SharedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     info: Any = {"current": 2 * GIB, "peak": 2 * GIB}
-    monkeypatch.setattr(Meter, "_info", lambda self: info)
+    monkeypatch.setattr(Meter, "_infos", lambda self: [info])
     meter = Meter("GPU:0", 24 * GIB)
     shared.held = 0
     assert meter.free() == 22 * GIB

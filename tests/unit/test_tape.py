@@ -116,9 +116,9 @@ def test_of_equally_large_requests_as_many_are_kept_as_asked_for() -> None:
     ],
 )
 def test_a_jump_is_between_two_sizes(peaks: dict[int, int], expected: tuple[int, int]) -> None:
-    from fitroom.estimator.measurement import _jump
+    from fitroom.estimator.climbing import jump
 
-    assert _jump(peaks) == expected
+    assert jump(peaks) == expected
 
 
 def test_the_largest_that_runs() -> None:

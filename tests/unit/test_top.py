@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from fitroom.commands import main
 from fitroom.commands.top_view import looking, of_run
@@ -20,6 +21,7 @@ from fitroom.report.sparks import bar, resampled, sparkline, split_bar
 from fitroom.report.top import Picture
 from fitroom.supervisor import run_folder
 from fitroom.units import GIB, MIB
+from tests.conftest import Run
 
 
 @pytest.fixture
@@ -90,6 +92,55 @@ def test_a_damaged_timeline_is_no_reason_to_show_nothing(folder: Path, damage: s
     assert of_run(folder).memory == ()
 
 
+def test_a_record_of_another_version_is_told_of_and_nothing_is_claimed(folder: Path) -> None:
+    (folder / run_folder.RECORD).write_text('{"schema":"fitroom/Record/9"}\n')
+    view = of_run(folder)
+    assert (view.in_force, view.survived) == ((), ())
+    assert view.memory, "the timeline can still be read"
+    assert view.notes[0].startswith("record.jsonl: Not this release's record. Received: ")
+    (folder / timeline_file.NAME).write_text("nonsense")
+    assert of_run(folder).notes[1].startswith("timeline.jsonl: Not a timeline. Received: ")
+
+
+def test_a_timeline_cut_anywhere_is_shown_as_far_as_it_goes(folder: Path) -> None:
+    path = folder / timeline_file.NAME
+    whole = path.read_bytes()
+    for size in range(0, len(whole), len(whole) // 40):
+        path.write_bytes(whole[:size])
+        of_run(folder)
+    path.write_bytes(whole[: len(whole) // 2])
+    assert of_run(folder).memory
+
+
+@pytest.mark.parametrize("height", [1, 6, 12, 60])
+def test_a_low_window_says_that_there_is_more(folder: Path, height: int) -> None:
+    console = Console(width=80, height=height, file=StringIO(), force_terminal=True)
+    picture = Picture(of_run(folder), is_cut=True)
+    with Live(picture, console=console, screen=True, auto_refresh=False):
+        lines = console.render_lines(picture, console.options)
+    assert len(lines) <= height
+    is_told = "more lines: make the window taller" in console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    assert is_told == (height < 60)
+
+
+def test_the_split_of_time_is_in_one_line_where_there_is_room(folder: Path) -> None:
+    for width in (64, 80, 140):
+        (line,) = [one for one in drawn(folder, width).splitlines() if one.startswith("time")]
+        assert "steps 50%  waiting for data 30%  other 20%" in line
+
+
+def test_names_are_whole_in_a_narrow_window(folder: Path) -> None:
+    lines = drawn(folder, 32).splitlines()
+    assert max(map(len, lines)) <= 32
+    assert {"device", "process", "network"} <= {line.split()[0] for line in lines if line.strip()}
+
+
+def test_a_terminal_without_blocks_shows_something_else(python: Run, folder: Path) -> None:
+    done = python("-m", "fitroom", "top", str(folder), "--once", env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert "???" in done.stdout
+
+
 def test_no_such_run_is_told_with_those_there_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +173,15 @@ def test_the_account_of_a_run_tells_what_it_waited_for_and_with_whom_it_shared(f
     text = account(record, 0, folder, Again("fitroom run train.py"))
     assert "waited    40% of the time no batch was ready. Try: cache()" in text
     assert "GPU:0 was shared with process 77 (python)" in text
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_run_that_lacked_no_memory_is_told_what_it_waited_for(tmp_path: Path, code: int) -> None:
+    record = RecordFile(tmp_path / run_folder.RECORD)
+    record.append("waiting", what="map", share=0.4, evidence="40% of the time no batch was ready", advice="cache()")
+    record.close()
+    text = account(Record.read(tmp_path / run_folder.RECORD), code, tmp_path, Again("fitroom run train.py"))
+    assert text.endswith("\n  waited  40% of the time no batch was ready. Try: cache()")
 
 
 def test_bars_and_sparklines_are_as_long_as_they_should_be() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -45,6 +48,38 @@ def test_what_may_not_be_seen_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert found["host_limit"] > 0
 
 
+def test_what_a_process_did_before_it_was_seen_is_not_counted_at_once() -> None:
+    usage = Usage(os.getpid())
+    burns = "import os\nwhile sum(os.times()[:2]) < 1.5: pass\nprint('done', flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", burns], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        usage.find_family()
+        usage._family = usage._family[:1]  # as it was before the child was started
+        usage.look()
+        child.stdout.readline()
+        usage.look()
+        usage.find_family()
+        time.sleep(0.1)
+        found = usage.look()
+        assert child.pid in usage.pids
+        child.communicate(b"\n")
+    assert found["cpu"] <= found["cores"] + 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError])
+def test_a_strange_proc_is_no_reason_to_stop_looking(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    def strange(*_: object) -> None:
+        raise error("/proc/1/io file was empty")
+
+    monkeypatch.setattr(psutil.Process, "io_counters", strange)
+    usage = Usage(os.getpid())
+    usage.look()
+    found = usage.look()
+    assert found["rss"] > 0
+    assert "read" not in found
+    assert "cpu" in found
+
+
 def test_a_process_that_is_gone_uses_nothing() -> None:
     usage = Usage(2**22 + 1)
     assert "rss" not in usage.look()
@@ -56,6 +91,8 @@ def test_a_process_that_is_gone_uses_nothing() -> None:
     [
         ({"cpu.max": "50000 100000"}, 0.5),
         ({"cpu.max": "max 100000"}, None),
+        ({"cpu.max": "50000"}, None),
+        ({"cpu.max": "50000 0"}, None),
         ({"cpu/cpu.cfs_quota_us": "25000", "cpu/cpu.cfs_period_us": "100000"}, 0.25),
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
         ({}, None),

@@ -11,6 +11,11 @@ SLOW_MAP = Pipeline("ParallelMap", 0.08, 0.97, workers=1, is_ahead=True)
 PYTHON = Pipeline("Generator", 0.08, 0.97, is_python=True, is_ahead=True)
 TUNED = Pipeline("ParallelMap", 0.08, 0.9, workers=7, is_tuned=True, is_ahead=True)
 INLINE = Pipeline("Map", 0.04, 0.9)
+PY_MAP = Pipeline("MapAndBatch", 0.08, 0.97, is_python=True, is_ahead=True)
+PY_MAP_TUNED = Pipeline("MapAndBatch", 0.08, 0.97, is_tuned=True, is_python=True, is_ahead=True)
+RECORDS = Pipeline("TFRecord", 0.1, 0.9, is_ahead=True)
+RECORDS_TUNED = Pipeline("TFRecord", 0.1, 0.9, is_tuned=True, is_ahead=True)
+THREADS = Pipeline("Generator", 0.0, 1.0, is_python=True, is_ahead=True)
 
 
 @pytest.mark.parametrize(
@@ -26,11 +31,14 @@ INLINE = Pipeline("Map", 0.04, 0.9)
         (Figures(0.6, 0.02, SLOW_MAP, cpu=0.3, cores=8, received=40 * MIB), "network", "40 MiB a second"),
         (Figures(0.6, 0.02, TUNED, cpu=7.6, cores=8), "cores", "7.6 of 8 cores are busy"),
         (Figures(0.6, 0.02, TUNED, cpu=2.0, cores=8), "map", "cache()"),
-        (
-            Figures(0.6, 0.02, Pipeline("TFRecord", 0.1, 0.9, is_ahead=True), cores=8),
-            "input",
-            "90% of that in TFRecord",
-        ),
+        (Figures(0.6, 0.02, RECORDS, cores=8), "reading", "90% of that in TFRecord, one file after the other"),
+        (Figures(0.6, 0.02, RECORDS_TUNED, cores=8), "input", "90% of that in TFRecord"),
+        (Figures(0.6, 0.02, RECORDS_TUNED, cpu=7.8, cores=8), "cores", "7.8 of 8 cores are busy"),
+        (Figures(0.6, 0.02, PY_MAP_TUNED, cpu=1.1, cores=8), "one worker", "TensorFlow's own operations"),
+        (Figures(0.6, 0.02, PY_MAP, cpu=1.0, cores=8), "one worker", "one call runs at a time"),  # it computes
+        (Figures(0.6, 0.02, PY_MAP, cpu=0.1, cores=8), "map", "num_parallel_calls"),  # it waits for something
+        (Figures(0.6, 0.02, THREADS, cpu=1.0, cores=8), "one worker", "batches are made by Python code"),
+        (Figures(0.6, 0.02, SLOW_MAP, cpu=0.1, cores=8, read=MIB, stalled=0.8), "disk", "1 MiB a second"),  # it seeks
         (Figures(0.6, 0.02, None), "input", "prefetch"),
         (Figures(0.02, 0.05, None, cpu=1.05, cores=8, gpu=0.2), "one core", "steps_per_execution"),
     ],

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import textwrap
+from io import TextIOWrapper
 from typing import Protocol
 
 from fitroom import __version__
@@ -41,6 +42,9 @@ COMMANDS: tuple[type[Command], ...] = (Run, Top, Estimate, Plan, Diagnose, Env, 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal without this letter or block shows a ? in its place
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     arguments = _parser().parse_args(argv)
     try:
         code: int = arguments.command.run(arguments)

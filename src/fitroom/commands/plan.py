@@ -40,9 +40,11 @@ class Plan:
 
             from fitroom.report import plan as report
 
+            module = ["-m"] if arguments.is_module else []
+            command = [*module, arguments.script, *scripts.verbatim(arguments.script, arguments.arguments)]
             for where, plan in answer.plans:
                 Console().print(report.rendered(where, plan))
-                for line in report.typed(plan, arguments.script) if plan.fits else ():
+                for line in report.typed(plan, command, arguments.budget) if plan.fits else ():
                     print(f"  {line}")  # never wrapped: it is to be copied
         if answer.refused:
             return 2

@@ -20,8 +20,8 @@ class Run:
     The script runs as under plain Python, unmodified, in a process of its own. Every Keras training in it is guarded:
     where memory suffices nothing changes; where it does not, batches go in slices or activations are computed again,
     which makes the same updates. A process that is killed is started again, and its trainings go on where they were; if
-    it was memory that killed it, with settings that need less. What happens is told on standard error and kept in a
-    record; the exit code is the script's.
+    it was memory that killed it, with settings that need less. Memory that leaks is told with its cause and line. What
+    happens is told on standard error and kept in a record; the exit code is the script's.
     """
 
     name = "run"
@@ -45,7 +45,10 @@ class Run:
             help="how often trainings are saved, or never; without it so often that it costs little",
         )
         parser.add_argument(
-            "--leaks", action="store_true", help="watch for leaks, name their lines, and do what is safe about them"
+            "--leaks",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="watch for leaks, name their lines, and do what is safe about them; on if nothing is said",
         )
         parser.add_argument(
             "--lines", action="store_true", help="say which lines take the host's memory (needs fitroom[lines]; slow)"

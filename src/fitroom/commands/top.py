@@ -68,12 +68,12 @@ def _live(look: Callable[[], View]) -> View:
 
     view, again = look(), threading.Event()
     signal.signal(signal.SIGWINCH, lambda number, frame: again.set())
-    with Live(Picture(view), console=Console(), screen=True, auto_refresh=False) as live:
+    with Live(Picture(view, is_cut=True), console=Console(), screen=True, auto_refresh=False) as live:
         try:
             while view.is_running:
                 again.clear()
                 view = look()
-                live.update(Picture(view), refresh=True)
+                live.update(Picture(view, is_cut=True), refresh=True)
                 again.wait(_PERIOD)
         except KeyboardInterrupt:
             pass

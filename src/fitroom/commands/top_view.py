@@ -6,6 +6,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -67,14 +68,16 @@ def _under_way() -> Path | None:
 def of_run(folder: Path) -> View:
     """A run as it is now, or as it was when it ended."""
     is_running = run_folder.is_held(folder)
+    record, timeline, notes = Record(), Timeline(), []
     try:
         record = Record.read(folder / run_folder.RECORD)
-    except FitroomError:  # nothing has happened yet
-        record = Record()
+    except FitroomError as error:
+        notes += _troubles(folder / run_folder.RECORD, error)
+    is_readable = not notes
     try:
         timeline = timeline_file.read(folder / timeline_file.NAME)
-    except FitroomError:
-        timeline = Timeline()
+    except FitroomError as error:
+        notes += _troubles(folder / timeline_file.NAME, error)
     spans = list(timeline)
     now = timeline.newest if is_running else _all(spans)
     now = now or point(time.time(), {})
@@ -85,13 +88,20 @@ def of_run(folder: Path) -> View:
         memory=tuple(_memories(spans, now)),
         use=tuple(_uses(spans, _all(spans[-_LATELY:]) or now if is_running else now)),
         split=_split(spans[-_LATELY:] if is_running else spans),
-        in_force=tuple(changes(_since_restart(record))) or ("nothing: batches run whole",),
-        survived=tuple(_survived(record)) or ("nothing: memory sufficed so far",),
+        in_force=tuple(changes(_since_restart(record)) or is_readable * ["nothing: batches run whole"]),
+        survived=tuple(_survived(record) or is_readable * ["nothing: memory sufficed so far"]),
         waits=_waits(record),
         leaks=_leaks(record),
         others=_others(record),
-        notes=() if spans else ("nothing was measured yet",),
+        notes=(*notes, *(() if spans or notes else ("nothing was measured yet",))),
     )
+
+
+def _troubles(path: Path, error: FitroomError) -> list[str]:
+    """What is wrong with a file; nothing where there is only nothing in it yet."""
+    with suppress(OSError):
+        return [f"{path.name}: {error}"] if path.stat().st_size else []
+    return []
 
 
 def _state(record: Record, spans: Sequence[Span], is_running: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fitroom.core.noun import Noun
@@ -37,6 +37,10 @@ class Budget(Noun):
     def bytes(self) -> int:
         """The limit in bytes."""
         return self.mib * MIB
+
+    def per_replica(self, replicas: int) -> Budget:
+        """What each of several replicas has: on GPUs the limit is each one's, logical CPUs share one arena."""
+        return self if self.kind == "gpu" else replace(self, mib=max(self.mib // replicas, 1))
 
     def __str__(self) -> str:
         rule = "enforced" if self.enforced else "not enforced"

@@ -22,6 +22,10 @@ class Cause(str, Enum):
     FD_LIMIT = "fd_limit"
     MESSAGE_LIMIT = "message_limit"
     INFERENCE_TOO_LARGE = "inference_too_large"
+    UNEVEN_DEVICES = "uneven_devices"
+    WHOLE_BATCH_PER_REPLICA = "whole_batch_per_replica"
+    OUTSIDE_STRATEGY_SCOPE = "outside_strategy_scope"
+    XLA_OVER_REPLICAS = "xla_over_replicas"
     RETAINED_TENSORS = "retained_tensors"
     GROWING_HISTORY = "growing_history"
     MODELS_IN_LOOP = "models_in_loop"
@@ -54,6 +58,10 @@ _WORDS = {
     Cause.FD_LIMIT: "Too many open files",
     Cause.MESSAGE_LIMIT: "A message is larger than its channel allows",
     Cause.INFERENCE_TOO_LARGE: "Too many samples at once in prediction or evaluation",
+    Cause.UNEVEN_DEVICES: "One device is full, while others are nearly empty",
+    Cause.WHOLE_BATCH_PER_REPLICA: "Each replica gets the whole batch instead of its share",
+    Cause.OUTSIDE_STRATEGY_SCOPE: "The model, the optimizer or a metric was made outside the strategy's scope",
+    Cause.XLA_OVER_REPLICAS: "XLA compiles for one device, and the training runs on several",
     Cause.RETAINED_TENSORS: "Tensors are kept from step to step",
     Cause.GROWING_HISTORY: "Results are kept from step to step",
     Cause.MODELS_IN_LOOP: "Models are made in a loop, and leave memory behind",

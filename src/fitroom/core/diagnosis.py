@@ -32,6 +32,7 @@ class Diagnosis(Noun):
 
     Attributes:
         confidence: how sure the cause is, from 0 to 1.
+        replica: the replica of a strategy that ran out, counted from 0, where it is known.
         wanted_bytes: what was asked for last; often by the victim, not the culprit.
         op: the operation that asked, as the message names it.
         layer: the layer of the model that it belongs to, where its name tells.
@@ -71,6 +72,7 @@ class Diagnosis(Noun):
     advice: tuple[Advice, ...] = ()
     futile: tuple[str, ...] = ()
     times: int = 1
+    replica: int | None = None
     others: tuple[Diagnosis, ...] = ()
 
     @property

@@ -28,6 +28,7 @@ _WHAT = {
     "proto_2gb": "A graph is larger than 2 GB",
     "not_exhaustion": "Nothing ran out",
 }
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 _PHASES = {"": "", "forward": ", on the way forth", "backward": ", on the way back", "update": ", in the update"}
 _KEEP = "  $ python train.py 2>&1 | tee train.log; fitroom diagnose train.log"
 _COMMAND = re.compile(r"[A-Z_]+=\S+ |(?:fitroom|python|nvidia-smi|kill|df|ulimit)(?: |$)")
@@ -42,7 +43,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u20
 def headline(diagnosis: Diagnosis) -> str:
     """What ran out, and why, on one line."""
     what = _what(diagnosis)
-    if not diagnosis.ran_out:
+    if not diagnosis.ran_out and not diagnosis.advice:
         return what
     why = diagnosis.summary or diagnosis.cause.value
     return _plain(f"{what if why == what else f'{what}: {why}'} ({_sure(diagnosis)})")
@@ -82,7 +83,7 @@ def _one(diagnosis: Diagnosis) -> list[Text | Table]:
     from rich.text import Text
 
     what = _what(diagnosis)
-    if not diagnosis.ran_out:
+    if not diagnosis.ran_out and not diagnosis.advice:
         parts: list[Text | Table] = [Text(what, style="bold green")]
         if diagnosis.evidence:
             return [*parts, Text(_plain(diagnosis.summary)), *_lines(diagnosis)]
@@ -92,7 +93,8 @@ def _one(diagnosis: Diagnosis) -> list[Text | Table]:
             Text(_KEEP),
         ]
     why = "" if diagnosis.summary == what else f"{diagnosis.summary}  "
-    parts = [Text(what, style="bold red"), Text(_plain(f"{why}({_sure(diagnosis)})"), style="bold")]
+    style = "bold red" if diagnosis.ran_out else "bold green"
+    parts = [Text(what, style=style), Text(_plain(f"{why}({_sure(diagnosis)})"), style="bold")]
     parts += _facts(diagnosis)
     if diagnosis.why:
         parts += [Text("\nWhy", style="bold"), *(_item("•", words) for words in diagnosis.why)]
@@ -110,8 +112,24 @@ def _one(diagnosis: Diagnosis) -> list[Text | Table]:
 
 def _what(diagnosis: Diagnosis) -> str:
     if (diagnosis.allocator or "").startswith("bfc_cpu"):
-        return "The memory that tensors may take on the CPU ran out"
-    return _WHAT[diagnosis.resource.value]
+        return f"The memory that tensors may take on the CPU ran out{_where(diagnosis)}"
+    return f"{_WHAT[diagnosis.resource.value]}{_where(diagnosis)}"
+
+
+def _where(diagnosis: Diagnosis) -> str:
+    """On which of several devices, as far as that says something: most programs have one."""
+    name = _device(diagnosis)
+    if diagnosis.replica is None:
+        is_known = re.search(r"GPU:[1-9]\d*$", name) is not None and diagnosis.resource.value == "gpu_memory"
+        return f" on {name}" if is_known else ""
+    number = diagnosis.replica
+    ordinal = _ORDINALS[number] if number < len(_ORDINALS) else f"{number + 1}th"
+    return f" on {name}, the {ordinal} replica" if name else f" on the {ordinal} replica"
+
+
+def _device(diagnosis: Diagnosis) -> str:
+    """The short name of the device: without a job, which is always the same."""
+    return (diagnosis.device or "").removeprefix("/job:localhost/replica:0/task:0/").removeprefix("device:").lstrip("/")
 
 
 def _sure(diagnosis: Diagnosis) -> str:
@@ -131,9 +149,9 @@ def _facts(diagnosis: Diagnosis) -> list[Table]:
         rows.append(("by", f"{diagnosis.op}{layer}{_PHASES[diagnosis.phase]}"))
     elif diagnosis.phase:
         rows.append(("when", _PHASES[diagnosis.phase].removeprefix(", ")))
-    place = ", ".join(filter(None, (diagnosis.device, diagnosis.allocator)))
+    place = ", ".join(filter(None, (_device(diagnosis), diagnosis.allocator)))
     if place:
-        rows.append(("of", place.removeprefix("/job:localhost/replica:0/task:0/device:")))
+        rows.append(("of", place))
     used, limit = diagnosis.in_use_bytes, diagnosis.limit_bytes
     if limit is not None and used is not None:
         full = min(1.0, used / limit) if limit else 1.0

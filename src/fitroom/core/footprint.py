@@ -28,6 +28,7 @@ class Parts:
         gradients: what the way back made, of weights and of activations.
         workspace: what kernels take for themselves while they run, and constants.
         data: the batch.
+        exchange: what replicas add their gradients up in.
         slack: what the allocator adds, because it rounds up and hands out whole chunks.
     """
 
@@ -38,6 +39,7 @@ class Parts:
     gradients: int = 0
     workspace: int = 0
     data: int = 0
+    exchange: int = 0
     slack: int = 0
 
     def __post_init__(self) -> None:
@@ -73,6 +75,8 @@ class Footprint(Noun):
         phase: where in the step the peak is; empty where that is not known.
         plan: the short form of the plan that it is with.
         notes: what the figures rest on, in words, where that is not plain.
+        replicas: the devices that share the batch: each takes this much, the one with the largest share. None where
+            there is one device.
     """
 
     batch_size: int
@@ -84,6 +88,7 @@ class Footprint(Noun):
     phase: Literal["", "forward", "backward", "update"] = ""
     plan: str = "plain"
     notes: tuple[str, ...] = ()
+    replicas: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:

@@ -22,6 +22,7 @@ _LOWERS = {
     "gradients": 'slices, plan="micro_batch=4"; a smaller batch',
     "workspace": "a smaller batch, or smaller kernels",
     "data": "smaller or lower-precision samples",
+    "exchange": "fewer or smaller layers; replicas exchange one gradient per weight",
     "slack": "nothing of yours: the allocator hands out whole chunks",
 }
 
@@ -35,8 +36,10 @@ def rendered(footprint: Footprint) -> Group:
     where = f", in the {footprint.phase} pass" if footprint.phase in ("forward", "backward") else ""
     where = ", in the update" if footprint.phase == "update" else where
     plan = "" if footprint.plan == "plain" else f" with {footprint.plan}"
+    share = -(-footprint.batch_size // max(len(footprint.replicas), 1))
+    shared = f", {share} on each of {', '.join(footprint.replicas)}" if footprint.replicas else ""
     headline = (
-        f"{footprint.kind.capitalize()} at batch {footprint.batch_size}{plan}: "
+        f"{footprint.kind.capitalize()} at batch {footprint.batch_size}{shared}{plan}: "
         f"{format_bytes(footprint.peak)} ± {footprint.band:.0%} ({footprint.how}){where}"
     )
     found = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")

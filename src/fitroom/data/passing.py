@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+ORIGIN = "_fitroom_origin"  # on an iterator that only passes on another's batches: that other one
+TAKES_ANY = "_fitroom_takes_any"  # on a step's function that goes through any iterator
 _ENOUGH = 1 << 20  # bytes of each part of a batch: they tell it from another
 
 
@@ -31,13 +33,23 @@ class Passing:
         self._left = count
         self.element_spec = getattr(iterator, "element_spec", None)
         self.print = 0
+        setattr(self, ORIGIN, getattr(iterator, ORIGIN, iterator))
+
+    def iterator_for(self, function: Any) -> Any:
+        """An iterator over them that a step's function takes: ours takes any."""
+        return self if hasattr(function, TAKES_ANY) else self.iterator
 
     @property
     def iterator(self) -> Any:
-        """An iterator over them of the kind that they came from: Keras compiles a step for TensorFlow's own only."""
+        """An iterator over them of the kind that they came from: Keras compiles a step for TensorFlow's own only.
+
+        Each is a dataset of its own, of which TensorFlow never forgets the functions: some 75 KiB.
+        """
         specs = tf.nest.flatten(self.element_spec) if self.element_spec is not None else []
         if specs and all(isinstance(spec, (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)) for spec in specs):
-            return iter(tf.data.Dataset.from_generator(lambda: self, output_signature=self.element_spec))
+            found = iter(tf.data.Dataset.from_generator(lambda: self, output_signature=self.element_spec))
+            setattr(found, ORIGIN, getattr(self, ORIGIN))
+            return found
         return self
 
     def __iter__(self) -> Iterator[Any]:

@@ -13,48 +13,65 @@ _ROUGH = 64 * MIB  # what was learned under a limit is remembered by it: a littl
 
 
 class Meter(NamedTuple):
-    """A device whose allocator counts.
+    """A device whose allocator counts; of several that train together, the fullest one counts.
 
     Attributes:
         device: its name, as TensorFlow says it.
-        limit: what its allocator may take, in bytes.
+        limit: what its allocator may take, in bytes; of several, the smallest one's.
+        beside: the names of the others.
     """
 
     device: str
     limit: int
+    beside: tuple[str, ...] = ()
 
     def current(self) -> int:
         """Bytes in use now."""
-        return self._info()["current"]
+        return max(info["current"] for info in self._infos())
 
     def peak(self) -> int:
         """The most bytes in use at once since the last `reset`."""
-        return self._info()["peak"]
+        return max(info["peak"] for info in self._infos())
 
     def both(self) -> tuple[int, int]:
         """Bytes in use now, and the peak since the last `reset`."""
-        info = self._info()
-        return info["current"], info["peak"]
+        infos = self._infos()
+        return max(info["current"] for info in infos), max(info["peak"] for info in infos)
+
+    def currents(self) -> list[int]:
+        """Bytes in use now, on each device."""
+        return [info["current"] for info in self._infos()]
+
+    def grown(self, before: list[int]) -> int:
+        """The most that a device had in use, since the last `reset`, beyond what it had `before`."""
+        return max(info["peak"] - one for info, one in zip(self._infos(), before, strict=True))
 
     def free(self) -> int:
         """Bytes that can still be had: on a GPU less than the limit, where other processes have taken them."""
-        limit = self.limit
-        if self.device.startswith("GPU"):
-            left = gpu_use.left_by_others(int(self.device.partition(":")[2]), {os.getpid()})
-            limit = limit if left is None else min(limit, left)
-        return max(0, limit - self.current())
+        taken = zip(self._devices, self._infos(), strict=True)
+        return max(0, min(self._limit_of(device) - info["current"] for device, info in taken))
 
     def reset(self) -> None:
         """Start counting the peak anew."""
         import tensorflow as tf
 
-        tf.config.experimental.reset_memory_stats(self.device)
+        for device in self._devices:
+            tf.config.experimental.reset_memory_stats(device)
 
-    def _info(self) -> dict[str, int]:
+    @property
+    def _devices(self) -> tuple[str, ...]:
+        return (self.device, *self.beside)
+
+    def _limit_of(self, device: str) -> int:
+        if not device.startswith("GPU"):
+            return self.limit
+        left = gpu_use.left_by_others(int(device.partition(":")[2]), {os.getpid()})
+        return self.limit if left is None else min(self.limit, left)
+
+    def _infos(self) -> list[dict[str, int]]:
         import tensorflow as tf
 
-        info: dict[str, int] = tf.config.experimental.get_memory_info(self.device)
-        return info
+        return [tf.config.experimental.get_memory_info(device) for device in self._devices]
 
 
 def smallest(cards: Sequence[gpu.Gpu]) -> int:
@@ -64,17 +81,20 @@ def smallest(cards: Sequence[gpu.Gpu]) -> int:
     return min(found, default=0) // _ROUGH * _ROUGH
 
 
-def find(budget: int | None = None) -> Meter | None:
+def find(budget: int | None = None, replicas: int = 1) -> Meter | None:
     """The meter of the device that trains; None where the allocator does not count (a CPU without a limit).
 
     Args:
         budget: what was asked for, in bytes, where that is less than the allocator's limit.
+        replicas: on how many devices it trains; the others are none of its business.
     """
     import tensorflow as tf
 
-    if tf.config.list_logical_devices("GPU"):
+    count = len(tf.config.list_logical_devices("GPU"))
+    if count:
         limit = smallest(gpu.visible()) if budget is None else budget
-        return Meter("GPU:0", limit) if limit else None
+        beside = tuple(f"GPU:{number}" for number in range(1, min(count, replicas)))
+        return Meter("GPU:0", limit, beside) if limit else None
     arena = pocket.limit()
     if arena is None:
         return None

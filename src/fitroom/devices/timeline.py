@@ -8,8 +8,10 @@ two minutes second by second, and a million points are less than 1,800 spans.
 from __future__ import annotations
 
 import math
+import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 PER_SIZE = 128  # spans of one size
@@ -84,9 +86,14 @@ class Timeline:
     def __init__(self, per_size: int = PER_SIZE) -> None:
         self._per_size = max(2, per_size)
         self._sizes: list[deque[Span]] = []  # those of one point, of two, of four, …
+        self._lock = threading.Lock()  # it grows in one thread, and is looked at in another
 
     def add(self, span: Span) -> None:
         """Take a point, or a span that another timeline made of points, later than all before."""
+        with self._lock:
+            self._add(span)
+
+    def _add(self, span: Span) -> None:
         size = max(span.points, 1).bit_length() - 1
         self._at(size).append(span)
         while len(self._at(size)) > self._per_size:
@@ -95,8 +102,9 @@ class Timeline:
             self._at(size).append(spans.popleft().merged(spans.popleft()))
 
     def __iter__(self) -> Iterator[Span]:
-        for spans in reversed(self._sizes):
-            yield from spans
+        with self._lock:
+            found = [*chain.from_iterable(reversed(self._sizes))]
+        return iter(found)
 
     def __len__(self) -> int:
         return sum(map(len, self._sizes))

@@ -6,7 +6,9 @@ It lies beside the Record, not in it: a Record is only ever appended to, and thi
 from __future__ import annotations
 
 import csv
+import math
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ class TimelineFile:
         self._path = path
         self._descriptor: int | None = None
         self._lines = 0
+        self._lock = threading.Lock()  # two monitors of one process have threads of their own
         if path is not None and path.exists():
             with suppress(UsageError):
                 self.timeline = read(path)
@@ -39,6 +42,10 @@ class TimelineFile:
 
     def add(self, span: Span) -> None:
         """Take a point, and write it down."""
+        with self._lock:
+            self._add(span)
+
+    def _add(self, span: Span) -> None:
         self.timeline.add(span)
         if self._descriptor is None:
             return
@@ -52,6 +59,11 @@ class TimelineFile:
             self._lines += 1
         except OSError:
             self.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what comes is written."""
+        return self._descriptor is not None
 
     def close(self) -> None:
         """Close the file; what comes later is not written."""
@@ -90,7 +102,7 @@ def read(path: Path) -> Timeline:
         raise SchemaError("Not a timeline", received=repr(first[:60]), expected=f"a first line with {SCHEMA}")
     found = Timeline()
     for line in filter(str.strip, lines):
-        with suppress(SchemaError, KeyError, TypeError, ValueError):
+        with suppress(SchemaError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             found.add(_span(parse(line)))
     return found
 
@@ -126,7 +138,26 @@ def _short(value: float) -> float:
 
 def _span(values: dict[str, Any]) -> Span:
     time = values["t"]
-    if isinstance(time, list):
-        figures = {name: Figure(float(one[0]), float(one[1]), int(one[2])) for name, one in values["v"].items()}
-        return Span(float(time[0]), float(time[1]), int(values["n"]), figures)
-    return Span(float(time), float(time), 1, {name: Figure(float(v), float(v)) for name, v in values["v"].items()})
+    if not isinstance(time, list):
+        figures = {name: Figure(_number(one), _number(one)) for name, one in values["v"].items()}
+        return Span(_moment(time), _moment(time), 1, figures)
+    figures = {name: Figure(_number(one[0]), _number(one[1]), _count(one[2])) for name, one in values["v"].items()}
+    return Span(_moment(time[0]), _moment(time[1]), _count(values["n"]), figures)
+
+
+def _number(value: Any) -> float:
+    if not math.isfinite(number := float(value)):
+        raise ValueError(value)
+    return number
+
+
+def _moment(value: Any) -> float:
+    if not 0 <= (moment := float(value)) < 1e11:  # the year 5138: no calendar goes on for ever
+        raise ValueError(value)
+    return moment
+
+
+def _count(value: Any) -> int:
+    if not 1 <= (count := int(value)) < 1 << 62:
+        raise ValueError(value)
+    return count

@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import psutil
 
+_Spent = tuple["float | None", "float | None", "float | None"]  # cores' seconds, bytes read, bytes written
+
 _FAMILY = 10.0  # seconds between two looks at which processes it has started: that means going through all
 
 
@@ -48,7 +50,7 @@ def rates(before: Counters, after: Counters) -> dict[str, float]:
         return {}
     names = ("cpu", "read", "written", "received", "sent", "stalled")
     pairs = zip(names, before[1:], after[1:], strict=True)
-    # A process that has ended takes its counters along: then there is less than before.
+    # A machine's counters may begin anew: then there is less than before.
     return {name: max(0.0, b - a) / seconds for name, a, b in pairs if a is not None and b is not None}
 
 
@@ -57,7 +59,7 @@ def cores(root: Path = Path("/")) -> float:
     found = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 1)
     top = root / "sys/fs/cgroup"
     for quota, period in ((top / "cpu.max", None), (top / "cpu/cpu.cfs_quota_us", top / "cpu/cpu.cfs_period_us")):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, IndexError, ZeroDivisionError):
             words = quota.read_text().split() + (period.read_text().split() if period is not None else [])
             if int(words[0]) > 0:
                 found = min(found, int(words[0]) / int(words[1]))
@@ -79,6 +81,8 @@ class Usage:
         self._family: list[psutil.Process] = []
         self._looked = -_FAMILY
         self._before: Counters | None = None
+        self._spent: dict[psutil.Process, _Spent] = {}  # by each of them, when it was last looked at
+        self._total = [0.0, 0.0, 0.0]  # by all of them since they were first seen: cores, bytes read and written
 
     @property
     def pids(self) -> set[int]:
@@ -115,26 +119,27 @@ class Usage:
         if now - self._looked >= _FAMILY:
             self.find_family()
         rss: list[int] = []
-        cpu: list[float] = []
-        disk: list[tuple[int, int]] = []
+        spent: dict[psutil.Process, _Spent] = {}
         for process in self._family:
-            with suppress(psutil.Error, OSError), process.oneshot():
+            # What psutil raises for a file in /proc that is empty or unlike Linux' is one of the latter.
+            with suppress(psutil.Error, OSError, RuntimeError, ValueError), process.oneshot():
                 rss.append(process.memory_info().rss)
-                spent = process.cpu_times()
-                cpu.append(spent.user + spent.system)
+                times = process.cpu_times()
+                spent[process] = times.user + times.system, None, None
                 files = process.io_counters()  # which may be forbidden
-                disk.append((files.read_bytes, files.write_bytes))
+                spent[process] = times.user + times.system, files.read_bytes, files.write_bytes
+        cpu, read, written = self._add_up(spent)
         received, sent = self._network()
-        counters = Counters(
-            now,
-            sum(cpu) if cpu else None,
-            sum(one for one, _ in disk) if disk else None,
-            sum(one for _, one in disk) if disk else None,
-            received,
-            sent,
-            self._stalled(),
-        )
-        return (sum(rss) if rss else None), counters
+        return (sum(rss) if rss else None), Counters(now, cpu, read, written, received, sent, self._stalled())
+
+    def _add_up(self, spent: dict[psutil.Process, _Spent]) -> tuple[float | None, ...]:
+        """What was spent since each was first seen: what it did before, and that it is gone, are no news of now."""
+        for process in spent.keys() & self._spent.keys():
+            for number, (before, after) in enumerate(zip(self._spent[process], spent[process], strict=True)):
+                self._total[number] += max(0.0, after - before) if before is not None and after is not None else 0.0
+        self._spent = spent
+        known = [any(one[number] is not None for one in spent.values()) for number in range(3)]
+        return tuple(total if is_known else None for total, is_known in zip(self._total, known, strict=True))
 
     def _network(self) -> tuple[float | None, float | None]:
         rows = list(self._interfaces())

@@ -17,6 +17,8 @@ _BUSY = 0.85  # of a GPU: whatever waits, it is not the GPU
 _STALLED = 0.15  # of the time that somebody waited for a disk
 _MUCH = 96 * MIB  # a second, from a disk: what a plain one gives
 _READS = 4 * MIB  # a second, from a disk or the network: less is not what takes the time
+_SMALL = MIB / 4  # a second, from a disk that is waited for all the time: small reads all over it
+_READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "Interleave")  # stages that read files
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,12 @@ class Pipeline:
 
     Attributes:
         slowest: the stage that takes the longest, by TensorFlow's name.
-        seconds: what all stages took for a batch, where several work at once divided by how many.
+        seconds: what all stages took for a batch, where several work at once divided by how many; 0 where that does
+            not show.
         share: the slowest stage's part of that.
         workers: how many work at the slowest stage at once.
         is_tuned: whether TensorFlow chooses that number.
-        is_python: whether Python code makes the elements (a generator, a PyDataset).
+        is_python: whether the slowest stage is Python code (a generator, a PyDataset, a py_function).
         is_ahead: whether batches are made while a step computes.
         empty: how often nothing was ready when it was looked at, 0 to 1; None where that does not show.
     """
@@ -75,7 +78,7 @@ class Waiting:
     """What a training waits for.
 
     Attributes:
-        what: `network`, `disk`, `one worker`, `no prefetch`, `map`, `cores`, `input` or `one core`.
+        what: `network`, `disk`, `one worker`, `no prefetch`, `map`, `reading`, `cores`, `input` or `one core`.
         share: how much of its time it waits.
         evidence: the figures that say so.
         advice: what to do.
@@ -122,7 +125,8 @@ def _reason(figures: Figures) -> tuple[str, str, str]:
             "(num_parallel_calls=tf.data.AUTOTUNE). More cores or mixed precision will not help",
         )
     stalled = min(figures.stalled or 0.0, 1.0)
-    if (stalled >= _STALLED and read >= _READS) or (read >= _MUCH and is_idle):
+    is_seeking = stalled >= 0.5 and read >= _SMALL and is_idle
+    if (stalled >= _STALLED and read >= _READS) or (read >= _MUCH and is_idle) or is_seeking:
         return (
             "disk",
             f"{format_bytes(int(read))} a second are read from disk; somebody waits for one {stalled:.0%} of the time",
@@ -132,12 +136,14 @@ def _reason(figures: Figures) -> tuple[str, str, str]:
         )
     if pipeline is None:
         return "input", "where batches come from does not show", "prefetch(tf.data.AUTOTUNE) at the pipeline's end"
-    took = f"a batch takes {_ms(pipeline.seconds)} to make"
-    if pipeline.is_python and pipeline.share >= 0.5:
-        busy = "" if figures.cpu is None else f", {figures.cpu:.1f} of {figures.cores:g} cores are busy"
+    took = f"a batch takes {_ms(pipeline.seconds)} to make" if pipeline.seconds else "batches are made"
+    is_map = "Map" in pipeline.slowest and "Flat" not in pipeline.slowest
+    is_parallel = pipeline.workers > 1 or pipeline.is_tuned
+    busy = "" if figures.cpu is None else f", {figures.cpu:.1f} of {figures.cores:g} cores are busy"
+    if pipeline.is_python and pipeline.share >= 0.5 and not is_map:
         return (
             "one worker",
-            f"{took}, by Python code, one after the other{busy}",
+            f"{took}{',' if pipeline.seconds else ''} by Python code, one after the other{busy}",
             "PyDataset(workers=4, use_multiprocessing=True) with max_queue_size=16; or tf.data with map(…, "
             "num_parallel_calls=tf.data.AUTOTUNE). Mixed precision will not help",
         )
@@ -148,14 +154,28 @@ def _reason(figures: Figures) -> tuple[str, str, str]:
             "prefetch(tf.data.AUTOTUNE) at the pipeline's end",
         )
     inside = f"{took}, {pipeline.share:.0%} of that in {pipeline.slowest}"
-    is_map = "Map" in pipeline.slowest and "Flat" not in pipeline.slowest
-    if is_map and pipeline.workers <= 1 and not pipeline.is_tuned:
-        ahead = "" if pipeline.is_ahead else ", and prefetch(tf.data.AUTOTUNE) at the end"
+    ahead = "" if pipeline.is_ahead else ", and prefetch(tf.data.AUTOTUNE) at the end"
+    if is_map and pipeline.is_python and (is_parallel or _is_one_core(figures)):
+        return (
+            "one worker",
+            f"{inside}, by Python code, of which one call runs at a time{busy}",
+            "TensorFlow's own operations in place of py_function and numpy_function, or PyDataset(workers=4, "
+            f"use_multiprocessing=True){ahead}; cache() behind it if the results fit into memory. Mixed precision "
+            "will not help",
+        )
+    if is_map and not is_parallel:
         return (
             "map",
             f"{inside}, which works on one element at a time",
             f"map(…, num_parallel_calls=tf.data.AUTOTUNE){ahead}; cache() behind it if the results fit into memory. "
             "Mixed precision will not help",
+        )
+    if pipeline.slowest.startswith(_READERS) and not is_parallel:
+        return (
+            "reading",
+            f"{inside}, one file after the other{busy}",
+            f"interleave(…, num_parallel_calls=tf.data.AUTOTUNE) over several files{ahead}; records that are not "
+            "compressed; cache() behind it if they fit into memory. Mixed precision will not help",
         )
     if not is_idle:
         return (
@@ -166,6 +186,11 @@ def _reason(figures: Figures) -> tuple[str, str, str]:
     if is_map:
         return "map", inside, "do less per sample there, or cache() behind it; map whole batches instead of samples"
     return "input", inside, "prefetch(tf.data.AUTOTUNE) at the pipeline's end, interleave over files, cache() behind it"
+
+
+def _is_one_core(figures: Figures) -> bool:
+    """Whether somebody computes, rather than waits: then Python's threads do not help."""
+    return figures.cpu is not None and figures.cpu >= 0.8
 
 
 def _ms(seconds: float) -> str:

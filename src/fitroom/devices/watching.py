@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ from fitroom.devices.usage import Usage
 from fitroom.devices.waiting import Figures, Pipeline, Waiting, verdict
 from fitroom.units import MIB
 
-_WINDOW = 10  # looks at a training, over which it is judged
+_WINDOW = 10  # stretches of a training, over which it is judged
+_SHORT = 0.9  # seconds: a shorter stretch is one with the next
 _SETTLED = 5.0  # seconds of them at least
 _RATES = ("cpu", "read", "received", "stalled", "gpu")
 
@@ -87,7 +88,7 @@ class Watch:
         self._neighbours = Neighbours()
         self._strangers: set[int] = set()  # processes on a GPU that are not ours
         self._before: tuple[float, Progress] | None = None
-        self._pipeline: Pipeline | None = None
+        self._pipelines: deque[Pipeline] = deque(maxlen=_WINDOW)  # as they were seen last
         self._recent: deque[Stretch] = deque(maxlen=_WINDOW)
         self._whole = together(())
         self._told: set[str] = set()  # what it waited for
@@ -118,7 +119,13 @@ class Watch:
 
     def waits_for(self) -> Waiting | None:
         """What the training has waited for, all in all."""
-        return verdict(self._whole.figures(self._usage.cores, self._pipeline)) if self._whole.steps else None
+        if not self._whole.steps:
+            return None
+        return verdict(self._whole.figures(self._usage.cores, fullest(self._pipelines)))
+
+    def came_to(self, progress: Progress) -> None:
+        """Take down how far a training came that is over: its last steps were made since the last look."""
+        self.file.add(point(round(time.time(), 3), {"made": progress.steps}))
 
     def let_go(self) -> None:
         """Let go of the driver."""
@@ -129,7 +136,8 @@ class Watch:
         found: dict[str, float] = {"made": progress.steps}
         if progress.device is not None:
             found |= {"device": progress.in_use, "device_peak": progress.peak, "device_limit": progress.limit}
-        self._pipeline = _fuller(self._pipeline, progress.pipeline)
+        if progress.pipeline is not None:
+            self._pipelines.append(progress.pipeline)
         before, self._before = self._before, (now, progress)
         if before is None or progress.steps < before[1].steps:  # the first look, or the script was started again
             return found
@@ -140,7 +148,8 @@ class Watch:
         if progress.steps > last.steps:
             rates = {name: values[name] for name in _RATES if name in values}
             stretch = Stretch(seconds, progress.steps - last.steps, waited, stepped, rates)
-            self._recent.append(stretch)
+            short = self._recent.pop() if self._recent and self._recent[-1].seconds < _SHORT else together(())
+            self._recent.append(together((short, stretch)))
             self._whole = together((self._whole, stretch))
         return found
 
@@ -148,18 +157,17 @@ class Watch:
         recent = together(self._recent)
         if recent.waited + recent.stepped < _SETTLED:
             return None
-        found = verdict(recent.figures(self._usage.cores, self._pipeline))
+        found = verdict(recent.figures(self._usage.cores, fullest(self._pipelines)))
         if found is None or found.what in self._told:
             return None
         self._told.add(found.what)
         return found
 
 
-def _fuller(before: Pipeline | None, now: Pipeline | None) -> Pipeline | None:
-    """What is known of a pipeline: the latest, unless stages are missing from it, as at the end of its data."""
-    if before is None or now is None:
-        return before or now
-    return now if now.seconds >= before.seconds / 2 else before
+def fullest(seen: Sequence[Pipeline]) -> Pipeline | None:
+    """What is known of a pipeline that was seen lately: the latest, unless stages are missing, as at the data's end."""
+    most = max((one.seconds for one in seen), default=0.0)
+    return next((one for one in reversed(seen) if one.seconds >= most / 2), None)
 
 
 def _rounded(value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fitroom.core import Advice, Cause
-from fitroom.diagnosers import ops, sizes, story
+from fitroom.diagnosers import ops, replicas, sizes, story
 from fitroom.diagnosers.cause import Clue, page, said
 from fitroom.diagnosers.single_giant_tensor import is_one_operation, is_round_block
 from fitroom.patterns import Pattern
@@ -68,6 +68,10 @@ def clues(facts: Facts) -> Iterator[Clue]:
         yield Clue(1.5, "XLA asks for what a whole step needs in one block")
     if facts.op and ops.is_backward(facts.op) and not story.is_weight(facts) and facts.on_card:
         yield Clue(0.5, "it failed on the way back, where most is kept")
+    if facts.face == "constant-not-parsed" and replicas.has_strategy(facts):
+        yield Clue(2.0, "a constant found no room on one replica: the step had filled the memory")
+    if name := replicas.loop(facts):
+        yield Clue(0.5, f"it failed in a loop over the data inside {name}, and the whole loop with it")
     attempt = facts.attempt
     if attempt and attempt.trains and attempt.phase == "gradients":
         if attempt.at_once > 1:
@@ -96,6 +100,13 @@ def advice(facts: Facts) -> Iterator[Advice]:
             )
         yield Advice("Smaller images, shorter sequences or fewer channels", "halving both sides of an image: a quarter")
         return
+    if name := replicas.loop(facts):
+        # Measured on two replicas: the loop and one call per batch have the same peak.
+        yield Advice(
+            f"Take the loop over the data out of {name}: one batch per call",
+            "the same memory; but a step that fails can be tried again in slices, and those before it count",
+            "for batch in distributed: train_step(batch)    # with train_step = fitroom.step(train_step, …)",
+        )
     effect = "as much less as there are slices"
     if batch and count:
         effect = f"{numbers}{count} slices of {-(-batch // count)}"

@@ -7,11 +7,11 @@ import io
 
 from fitroom import oom, oom_words
 from fitroom.core import Cause, Diagnosis, Event, Evidence, Footprint, Record, Remedy, Resource
-from fitroom.diagnosers import CAUSES, attempts, sizes, story
+from fitroom.diagnosers import CAUSES, attempts, misuse, replicas, sizes, story
 from fitroom.diagnosers.cleaning import printable
 from fitroom.diagnosers.facts import Facts
 from fitroom.diagnosers.lines import Passage
-from fitroom.diagnosers.reading import read
+from fitroom.diagnosers.reading import misused, read
 from fitroom.diagnosers.sieve import Readable, worth_reading
 from fitroom.errors import UsageError
 from fitroom.remedies import micro_batch, recompute
@@ -81,7 +81,7 @@ def _of_exception(error: BaseException, footprint: Footprint | None) -> Diagnosi
     decided, attempt = oom.from_exception(error), attempts.of_exception(error)
     words = "\n".join(_chain(error))
     if decided is None and attempt is None:
-        return Diagnosis(Resource.NOT_EXHAUSTION, Cause.UNKNOWN, 1.0, evidence=(Evidence(printable(words)[:300]),))
+        return _of_innocent(words)
     runtimes = attempt.words if attempt is not None and attempt.words else words
     found = read(Passage(worth_reading(io.BytesIO(runtimes.encode("utf-8", "replace")))), footprint)
     first = found[0]
@@ -94,6 +94,16 @@ def _of_exception(error: BaseException, footprint: Footprint | None) -> Diagnosi
             first, footprint=footprint, attempt=attempt, limit=limit, certain=True, evidence=evidence
         )
     return dataclasses.replace(weighed(first), others=tuple(weighed(one) for one in found[1:]))
+
+
+def _of_innocent(words: str) -> Diagnosis:
+    """An exception that memory has no part in: a strategy that was used wrongly, or nothing that is known."""
+    wrong = misuse.found(words)
+    start = words.rfind("\n", 0, wrong.start) + 1 if wrong else 0
+    evidence = Evidence(printable(words[start:])[:300])
+    if wrong is None:
+        return Diagnosis(Resource.NOT_EXHAUSTION, Cause.UNKNOWN, 1.0, evidence=(evidence,))
+    return weighed(misused(wrong, words, evidence))
 
 
 def _chain(error: BaseException) -> list[str]:
@@ -135,6 +145,7 @@ def weighed(facts: Facts) -> Diagnosis:
         confidence=round(share * (1.0 if facts.certain else 0.7), 2) if facts.face else 1.0,
         evidence=facts.evidence,
         device=facts.device,
+        replica=replicas.failed(facts) if facts.resource.is_memory else None,
         wanted_bytes=facts.wanted,
         tensor_shape=facts.shape,
         dtype=facts.dtype,
@@ -158,7 +169,7 @@ def weighed(facts: Facts) -> Diagnosis:
 
 def _summary(facts: Facts, title: str) -> str:
     """The cause in words; of nothing, that it is nothing."""
-    if facts.resource is not Resource.NOT_EXHAUSTION:
+    if facts.resource is not Resource.NOT_EXHAUSTION or facts.misuse:
         return title
     return "These lines look worse than they are: the program went on" if facts.evidence else "Nothing in it ran out"
 

@@ -114,6 +114,18 @@ def bfc(text: str) -> Arena | None:
     )
 
 
+_HEADER = Pattern(r"(?:Allocator\s+\(|BFCAllocator dump for\s+)GPU_(\d{1,3})_bfc\b")
+_ACCOUNTS = 64  # devices, each of which may have been dumped many times
+
+
+def accounts(text: str) -> dict[int, Arena]:
+    """The accounts of several GPUs' allocators in a text, by the number of the GPU; of each the last one."""
+    places = [(int(match[1]), match.start()) for match in _HEADER.finditer(text)][-_ACCOUNTS:]
+    ends = [*(start for _, start in places[1:]), len(text)]
+    found = [(number, bfc(text[start:end])) for (number, start), end in zip(places, ends, strict=False)]
+    return {number: arena for number, arena in found if arena is not None}
+
+
 # PyTorch up to 2.0: (GPU 0; 10 GiB total capacity; 9 GiB already allocated; 13 MiB free; 9.7 GiB reserved in total …)
 # and since: GPU 0 has a total capacity of 23 GiB of which 12 MiB is free. Process 1 has 20 GiB memory in use. …
 _TORCH = {

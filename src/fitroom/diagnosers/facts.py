@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -11,6 +11,7 @@ from fitroom import oom_words
 from fitroom.core import Attempt, Evidence, Footprint, Resource
 from fitroom.diagnosers import ops
 from fitroom.diagnosers.dump import Arena
+from fitroom.diagnosers.replicas import Replicas
 from fitroom.units import GIB, MIB
 
 
@@ -27,6 +28,8 @@ class Facts:
         refused: whether the card itself refused to give more, as CUDA says.
         footprint: what the step is known to need, where somebody knows.
         attempt: what a guard tried last, where it was one that failed.
+        replicas: the replicas that the log tells of, wherever in it.
+        misuse: the error of a strategy that was used wrongly, as `misuse.py` names it, where nothing ran out.
     """
 
     resource: Resource
@@ -47,6 +50,8 @@ class Facts:
     evidence: tuple[Evidence, ...] = ()
     footprint: Footprint | None = None
     attempt: Attempt | None = None
+    replicas: Replicas = field(default_factory=Replicas)
+    misuse: str = ""
 
     @property
     def phase(self) -> Literal["", "forward", "backward", "update"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fitroom.core import Advice, Cause, Resource
-from fitroom.diagnosers import ops, story
+from fitroom.diagnosers import cards, ops, story
 from fitroom.diagnosers.cause import Clue, page, said
 from fitroom.patterns import Pattern
 from fitroom.units import GIB, format_bytes
@@ -48,6 +48,9 @@ def clues(facts: Facts) -> Iterator[Clue]:
     limit = (arena.limit if arena else None) or story.card(facts)
     if limit and limit < GIB and not story.setting(facts) and facts.face != "torch-cuda":
         yield Clue(5.0, f"TensorFlow got only {format_bytes(limit)} of the card")
+    elif limit and not story.setting(facts) and (twin := cards.twin(facts)):
+        got = f"TensorFlow got {format_bytes(limit)} of this card, and {format_bytes(twin.given)} of GPU:{twin.number}"
+        yield Clue(5.0, f"{got}, which is the same kind of card")
     held = story.others(facts)
     if held and held > 0.1 * ((arena.total if arena else None) or 4 * GIB):
         yield Clue(5.0, f"other processes hold {format_bytes(held)}")

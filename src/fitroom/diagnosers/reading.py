@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from fitroom import oom, oom_words
 from fitroom.core import Evidence, Footprint, Resource
-from fitroom.diagnosers import attempts, dump, ops
+from fitroom.diagnosers import attempts, dump, misuse, ops, replicas
 from fitroom.diagnosers.cleaning import printable
 from fitroom.diagnosers.facts import Facts
 from fitroom.diagnosers.failures import Failure, around, told_apart
@@ -20,7 +22,9 @@ def read(passage: Passage, footprint: Footprint | None = None) -> list[Facts]:
     failures = told_apart(passage)
     if not failures:
         return [_nothing(passage)]
-    return [_facts(passage, failures, number, footprint) for number in range(len(failures))]
+    several = replicas.told(passage.text)
+    found = [_facts(passage, failures, number, footprint) for number in range(len(failures))]
+    return [dataclasses.replace(one, replicas=several) for one in found]
 
 
 def _facts(passage: Passage, failures: list[Failure], number: int, footprint: Footprint | None) -> Facts:
@@ -42,6 +46,8 @@ def _facts(passage: Passage, failures: list[Failure], number: int, footprint: Fo
     attempt = attempts.of_text(words)
     if limit is None and attempt is not None:
         limit = attempt.limit_bytes
+    allocator = (oom_words.allocator(words) or oom_words.allocator(of_it.text)) if main.is_memory else None
+    serves = replicas.of_allocator(allocator) if main.resource is Resource.GPU_MEMORY else None
     return Facts(
         resource=main.resource,
         face=main.face,
@@ -49,12 +55,12 @@ def _facts(passage: Passage, failures: list[Failure], number: int, footprint: Fo
         words=words,
         before=before.text,
         times=failure.times,
-        device=main.device or (named[0] if named and named[1] is main.resource else None),
+        device=main.device or (named[0] if named and named[1] is main.resource else serves),
         wanted=wanted,
         shape=tensor.axes if tensor else None,
         dtype=tensor.dtype if tensor else None,
         op=ops.named(told) or ops.named(words),
-        allocator=(oom_words.allocator(words) or oom_words.allocator(of_it.text)) if main.is_memory else None,
+        allocator=allocator,
         limit=limit,
         arena=arena,
         refused="from device: CUDA_ERROR_OUT_OF_MEMORY" in before.text + of_it.text,
@@ -86,7 +92,10 @@ def _evidence(passage: Passage, failure: Failure, of_it: Passage) -> tuple[Evide
 
 
 def _nothing(passage: Passage) -> Facts:
-    """What is known where nothing ran out: the harmless lines that may have worried somebody."""
+    """What is known where nothing ran out: a strategy used wrongly, or harmless lines that worried somebody."""
+    if wrong := misuse.found(passage.text):
+        line = passage.lines[passage.index(wrong.start)]
+        return misused(wrong, passage.text, Evidence(printable(line.text)[:_WIDTH], line.number))
     found = list(oom.HARMLESS.finditer(passage.text))
     evidence: dict[str, int] = {}
     for match in found[:200]:
@@ -103,3 +112,8 @@ def _nothing(passage: Passage) -> Facts:
         allocator=oom_words.allocator(passage.text) if found else None,
         evidence=tuple(Evidence(text, line) for text, line in list(evidence.items())[:_EVIDENCE]),
     )
+
+
+def misused(wrong: misuse.Misuse, words: str, evidence: Evidence) -> Facts:
+    """What is known of an error of a strategy's."""
+    return Facts(Resource.NOT_EXHAUSTION, "", True, words[wrong.start :], evidence=(evidence,), misuse=wrong.code)

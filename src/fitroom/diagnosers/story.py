@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fitroom.diagnosers import ops
+from fitroom.diagnosers import cards, ops, replicas
 from fitroom.oom_words import amount
 from fitroom.patterns import Pattern
 
@@ -38,7 +38,6 @@ _BUILDING = Pattern(
 )
 _FREE = Pattern(r"\bfree\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bFree memory:\s*([\d.]+\s?[KMGT]?i?B)")
 _TOTAL = Pattern(r"\btotal\s?[Mm]emory:?\s*([\d.]+\s?[KMGT]?i?B)|\bTotal memory:\s*([\d.]+\s?[KMGT]?i?B)")
-_CREATED = Pattern(r"\b[Cc]reated\s+(?:TensorFlow\s+)?device\s[^\n]{0,120}?\bwith\s+(\d+)\s+MB\s+memory")
 _PROCESS = Pattern(r"^\|?\s*\d+\s+(?:N/A\s+N/A\s+)?\d+\s+(?:C|G|C\+G)\s+\S.*?(\d+)\s?MiB\s*\|?\s*$", re.MULTILINE)
 _SETTING = Pattern(
     r"\bmemory_limit\s*=\s*(\d+)|(?i:\w{0,30}gpu_memory_fraction)\s*[=:]?\s*([\d.]+)|MEM_FRACTION\s*=\s*['\"]?([\d.]+)"
@@ -52,13 +51,18 @@ def batch(facts: Facts) -> int | None:
         return facts.attempt.at_once
     if facts.footprint is not None:
         return facts.footprint.batch_size
-    said = _BATCH.findall(facts.words) or _BATCH.findall(facts.before[-20_000:])
-    sizes = [int(one) for one in said if 0 < int(one) <= _MAX_BATCH]
+    sizes = batches(facts)
     if facts.shape and sizes and facts.shape[0] in sizes:
         return facts.shape[0]
     if facts.shape and (leads_with_batch(facts) or (facts.shape[0] == 1 and len(facts.shape) >= 4)):
         return facts.shape[0]
     return sizes[-1] if sizes else None
+
+
+def batches(facts: Facts) -> list[int]:
+    """The sizes of batches that the words name, in their order."""
+    said = _BATCH.findall(facts.words) or _BATCH.findall(facts.before[-20_000:])
+    return [int(one) for one in said if 0 < int(one) <= _MAX_BATCH]
 
 
 def leads_with_batch(facts: Facts) -> bool:
@@ -145,9 +149,10 @@ def free_at_start(facts: Facts) -> tuple[int, int] | None:
 
 
 def card(facts: Facts) -> int | None:
-    """How much of the card TensorFlow got when it started."""
-    match = _CREATED.search(facts.before) or _CREATED.search(facts.words)
-    return int(match[1]) * 2**20 if match else None
+    """How much of the card TensorFlow got when it started: of the one that failed, where that is known."""
+    given = cards.given(facts)
+    number = replicas.index(facts.device)
+    return next((one.given for one in given if one.number == number), given[0].given if given else None)
 
 
 def others(facts: Facts) -> int:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import operator
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
 
-from fitroom.core import Budget, Plan
-from fitroom.core.footprint import Footprint
+from fitroom.core import Plan
 from fitroom.errors import FitroomError, UsageError
-from fitroom.estimator import given, samples
+from fitroom.estimator import given, keras_seams, samples
+from fitroom.estimator.estimates import Estimate, size_of
 from fitroom.estimator.footprints import Footprints, Kind, Names, Resident
 from fitroom.estimator.measurement import Measurement
 from fitroom.estimator.measuring import CannotBeMeasured, measure
@@ -25,98 +23,9 @@ from fitroom.estimator.tape import resident
 from fitroom.estimator.tracing import trace
 from fitroom.remedies import read_plan, recompute, turns
 from fitroom.steps.turning import turn
-from fitroom.units import parse_bytes
 
 _BANDS = {"measured": 0.06, "compiled": 0.15, "traced": 0.35}
 _GIVE_BOTH = "fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)"
-_MOST = 1 << 20  # the largest batch that is looked for
-
-
-class Estimate(Footprint):
-    """A Footprint that knows every batch size. As JSON it is a plain Footprint.
-
-    Example:
-        >>> found = fitroom.estimate(model, batch_size=64)
-        >>> found.peak, found.at(128).peak, found.max_batch("8GiB")
-    """
-
-    _source: Footprints
-
-    @classmethod
-    def of(cls, source: Footprints, kind: Kind, batch: int) -> Estimate:
-        """The estimate at one size."""
-        plain = source.at(kind, batch)
-        found = cls(**{field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)})
-        object.__setattr__(found, "_source", source)
-        return found
-
-    def at(self, batch: int) -> Estimate:
-        """The same at another batch size; nothing runs for it."""
-        return Estimate.of(self._source, self.kind, _size(batch))
-
-    def max_batch(self, budget: int | str | Budget) -> int:
-        """The largest batch that fits the budget; 0 where none does, a million where it does not end."""
-        return self._source.largest(self.kind, _bytes(budget), _MOST)
-
-    def fits(self, budget: int | str | Budget) -> bool:
-        """Whether the worst case is within the budget, and the allocator finds a place there for every request.
-
-        It can run out with memory to spare: what is free need not be in one piece.
-        """
-        return self._source.fits(self.kind, self.batch_size, _bytes(budget))
-
-    def sliced(self, slices: int) -> Footprint:
-        """The same batch in so many slices, by arithmetic; exactly measured it is with `plan`."""
-        return self._source.sliced(self.batch_size, slices)
-
-    def fitting_slice(self, budget: int | str | Budget) -> int:
-        """The largest slice of the batch whose worst case is within the budget; 0 where not even one sample is."""
-        return self._source.fitting_slice(self.batch_size, _bytes(budget))
-
-    def seconds(self, batch: int) -> float | None:
-        """How long a step takes where it was measured; None where it was only traced."""
-        return self._source.time(batch)
-
-    @property
-    def on_gpu(self) -> Estimate:
-        """The same on a GPU, without what a CPU's kernels take for themselves; its band is wider."""
-        return Estimate.of(self._source.on_gpu(), self.kind, self.batch_size)
-
-    @property
-    def evaluation(self) -> Estimate:
-        """What `evaluate` needs at this batch size; measured in a process of its own when it is first asked for."""
-        return self._of_kind("evaluation")
-
-    @property
-    def prediction(self) -> Estimate:
-        """What `predict` needs at this batch size; measured together with that."""
-        return self._of_kind("prediction")
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether XLA compiles the steps."""
-        return self._source.is_compiled
-
-    def with_note(self, note: str) -> Estimate:
-        """The same, with something more to be said of it."""
-        source = dataclasses.replace(self._source, notes=(*self._source.notes, note), _found={})
-        return Estimate.of(source, self.kind, self.batch_size)
-
-    def _of_kind(self, kind: Kind) -> Estimate:
-        source = self._source.with_others() if kind in self._source.missing else self._source
-        if kind in source.missing:
-            raise UsageError(f"There is no {kind} of this model", received=source.missing[kind][:300])
-        return Estimate.of(source, kind, self.batch_size)
-
-    @classmethod
-    def from_json(cls, text: str) -> Footprint:  # type: ignore[override]  # the other sizes are not in it
-        """The Footprint that `text` holds."""
-        return Footprint.from_json(text)
-
-    def to_json(self) -> str:
-        """One line of JSON: a Footprint at this size, which knows no other."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Footprint)}
-        return Footprint(**values).to_json()
 
 
 def estimate(
@@ -129,7 +38,7 @@ def estimate(
 
     Args:
         model: a compiled Keras model.
-        batch_size: how many samples a step has.
+        batch_size: how many samples a step has, on all replicas together.
         x, y: a few samples with their targets, where the model does not tell what it takes; the first one is looked at,
             of a `tf.RaggedTensor` the longest. A `tf.data.Dataset` or `PyDataset` of both will do as `x`.
         plan: with these remedies, such as ``"micro_batch=4, recompute"``.
@@ -156,35 +65,38 @@ def estimate_here(model: Any, batch_size: int, x: Any, y: Any, plan: Plan) -> Es
 def estimate_step(measurement: Measurement, batch_size: int, plan: Plan) -> Estimate:
     """The memory of a step that is written by hand, in a process that is not needed any more."""
     answer = _run_here(measurement, plan)
-    return Estimate.of(_footprints(answer, plan, "measured", []), "training", _size(batch_size))
+    return Estimate.of(_footprints(answer, plan, "measured", []), "training", size_of(batch_size))
 
 
 _Otherwise = Callable[[Any, Any, Any, int, Plan, FitroomError], tuple[dict[str, Any], Literal["traced", "measured"]]]
 
 
 def _estimated(model: Any, batch_size: int, x: Any, y: Any, plan: Plan, otherwise: _Otherwise) -> Estimate:
-    size = _size(batch_size)
+    size = size_of(batch_size)
     _check(model, x)
     inputs = getattr(model, "inputs", None) or []
     sample, target, notes = given.sample_of(x, y, len(inputs[0].shape) if inputs else None)
     if sample is not None and any(None in tuple(one.shape)[1:] for one in inputs) and not notes:
         shapes = ", ".join(str(leaf.shape[1:]) for leaf in keras.tree.flatten(sample))
         notes = [f"For samples of {shapes}, as given; longer ones need more."]
+    replicas = keras_seams.replicas(model)
+    share = -(-size // max(len(replicas), 1))
     if plan.setting(recompute.NAME) is not None:
-        notes.append(f"What is computed again was chosen for batches of {size}.")
+        notes.append(f"What is computed again was chosen for batches of {share}.")
     if model.run_eagerly:
         notes.append("The step runs eagerly, and does not tell gradients from activations.")
     how: Literal["traced", "measured"] = "measured"
     others: Callable[[], dict[str, Any]] | None = None
     try:
         packed = pack(model)
-        answer = measure(packed, sample, target, size, plan)
+        answer = measure(packed, sample, target, share, plan)
         kinds = ("evaluation", "prediction")
-        others = functools.partial(measure, packed, sample, target, size, plan, kinds, answer["sizes"])
+        others = functools.partial(measure, packed, sample, target, share, plan, kinds, answer["sizes"])
     except (CannotBeRebuilt, CannotBeMeasured) as error:
-        answer, how = otherwise(model, sample, target, size, plan, error)
+        answer, how = otherwise(model, sample, target, share, plan, error)
         notes += [f"Traced, not measured. {error}"] if how == "traced" else []
     found = _footprints(answer, plan, how, [*notes, *answer.get("notes", ())])
+    found.replicas = replicas
     if others is not None:
         found.others = functools.partial(_others, others, plan)
     return Estimate.of(found, "training", size)
@@ -279,22 +191,6 @@ def _footprints(answer: dict[str, Any], plan: Plan, how: Literal["traced", "meas
         seconds=tuple(answer["seconds"]),
         is_compiled=bool(answer["compiled"]),
     )
-
-
-def _size(batch: Any) -> int:
-    try:
-        size = 0 if isinstance(batch, bool) else operator.index(batch)
-    except TypeError:
-        size = 0
-    if size < 1:
-        raise UsageError("A batch has at least one sample", received=repr(batch), expected="a whole number from 1 up")
-    return size
-
-
-def _bytes(budget: int | str | Budget) -> int:
-    if isinstance(budget, Budget):
-        return budget.bytes
-    return parse_bytes(budget if isinstance(budget, str) else operator.index(budget))
 
 
 def _check(model: Any, x: Any) -> None:

@@ -1,4 +1,8 @@
-"""What was measured, as Footprints: by part and by layer, for any batch size."""
+"""What was measured, as Footprints: by part and by layer, for any batch size.
+
+Steps are recorded on one device. Of a training on several replicas each has its share of the batch, all the weights and
+slots, and room to exchange gradients in: what counts is the replica with the largest share.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,8 @@ Phase = Literal["", "forward", "backward", "update"]
 
 _BACK = "gradient_tape"
 _GPU_BAND = 0.15
+_SPARE = 0.04  # of the predicted peak: what has to be left, where every request is known to find a place
+_ROOMS = (1.0, 0.99, 0.98)  # parts of the budget in all of which they have to: in one they may by luck
 _NUMBER = re.compile(r"_\d+$")
 
 
@@ -97,6 +103,7 @@ class Footprints:
         seconds: of recorded training steps, with their sizes.
         is_compiled: whether XLA compiles the steps.
         is_one_region: whether the allocator has all its memory in one piece, as on a GPU without growth.
+        replicas: the devices that share a batch; none where there is one.
     """
 
     replays: dict[Kind, Replay]
@@ -111,14 +118,25 @@ class Footprints:
     seconds: tuple[tuple[int, float], ...] = ()
     is_compiled: bool = False
     is_one_region: bool = False
+    replicas: tuple[str, ...] = ()
     _found: dict[tuple[Kind, int], Footprint] = field(default_factory=dict)
     _sorts: dict[tuple[int, str], tuple[list[str], npt.NDArray[np.int64]]] = field(default_factory=dict)
 
     def at(self, kind: Kind, batch: int) -> Footprint:
         """The footprint of a step of this kind at this batch size."""
         if (kind, batch) not in self._found:
-            self._found[kind, batch] = self._footprint(kind, batch)
+            found = self._footprint(kind, self._share(batch))
+            parts = dataclasses.replace(found.parts, exchange=self._exchange(kind))
+            self._found[kind, batch] = dataclasses.replace(found, batch_size=batch, parts=parts, replicas=self.replicas)
         return self._found[kind, batch]
+
+    def _share(self, batch: int) -> int:
+        """The largest replica's part of a batch."""
+        return -(-batch // max(len(self.replicas), 1))
+
+    def _exchange(self, kind: Kind) -> int:
+        """What a replica takes for the sum of all replicas' gradients, beside its own."""
+        return self.resident.trained if self.replicas and kind == "training" else 0
 
     def with_others(self) -> Footprints:
         """The same with the kinds that were missing, where they can be measured: once."""
@@ -129,36 +147,58 @@ class Footprints:
         return self
 
     def largest(self, kind: Kind, room: int, most: int) -> int:
-        """The largest batch whose worst case is within `room`, up to `most`; 0 where none is."""
-        replay = self.replays[kind]
-        within = room / (1 + self.band)
-        highest = largest(lambda size: replay.tensors(size) <= within, most)  # which takes less time
-        found = largest(lambda size: replay.peak(size) <= within, highest)
-        while found and not self.fits(kind, found, room):
+        """The largest batch that fits into `room`, up to `most`; 0 where none does."""
+        count, room = max(len(self.replicas), 1), room - self._exchange(kind)
+        found = largest(lambda size: self.replays[kind].tensors(size) * (1 + self._spare) <= room, -(-most // count))
+        while found and not self._fits(kind, found, room):
             found = min(found - 1, found * 99 // 100)
-        return found
+        return min(found * count, most)
 
     def fits(self, kind: Kind, batch: int, room: int) -> bool:
-        """Whether the worst case is within `room`, and the allocator finds a place there for every request."""
-        replay = self.replays[kind]
-        is_within = round(replay.peak(batch) * (1 + self.band)) <= room
-        return is_within and replay.runs_in(room, batch, in_one_region=self.is_one_region)
+        """Whether the peak is within `room`, with a little to spare, and every request finds a place there."""
+        return self._fits(kind, self._share(batch), room - self._exchange(kind))
+
+    def _fits(self, kind: Kind, share: int, room: int) -> bool:
+        is_within = self.replays[kind].peak(share) * (1 + self._spare) <= room
+        return is_within and self._finds_places(kind, share, room)
+
+    @property
+    def _spare(self) -> float:
+        """What has to be left of the budget: little where steps were recorded as they run there."""
+        return _SPARE if self.how == "measured" and not self.is_compiled and not self.is_one_region else self.band
 
     def sliced(self, batch: int, slices: int) -> Footprint:
         """A training step at this batch size in so many slices: a slice's peak, accumulators, and the whole batch."""
         if slices == 1:
             return self.at("training", batch)
-        size = -(-batch // slices)
-        whole = self.at("training", size)
+        share = self._share(batch)
+        size = -(-share // slices)
+        whole = self.at("training", size * max(len(self.replicas), 1))
         parts = dataclasses.replace(
-            whole.parts, accumulators=self.resident.trained, data=whole.parts.data * batch // size
+            whole.parts, accumulators=self.resident.trained, data=whole.parts.data * share // size
         )
         plan = ", ".join([f"micro_batch={slices}", *([self.plan] if self.plan != "plain" else [])])
         return dataclasses.replace(whole, batch_size=batch, parts=parts, plan=plan)
 
     def fitting_slice(self, batch: int, room: int) -> int:
-        """The largest slice of a batch whose worst case is within `room`; 0 where not even one sample is."""
-        return largest(lambda size: self.sliced(batch, -(-batch // size)).worst <= room, batch)
+        """The largest slice of a batch whose worst case is within `room`, with a place for every request; else 0."""
+        count, share = max(len(self.replicas), 1), self._share(batch)
+        found = largest(lambda size: self.sliced(batch, -(-share // size)).worst <= room, share)
+        while found and not self._is_placed(batch, found, room):
+            found = min(found - 1, found * 9 // 10)
+        return min(found * count, batch)
+
+    def _is_placed(self, batch: int, size: int, room: int) -> bool:
+        """Whether a slice's requests find places beside the accumulators and the rest of the batch."""
+        slices = -(-self._share(batch) // size)
+        size = -(-self._share(batch) // slices)
+        own = self.at("training", size * max(len(self.replicas), 1))
+        others = self.sliced(batch, slices).peak - own.peak + own.parts.exchange
+        return self._finds_places("training", size, room - others)
+
+    def _finds_places(self, kind: Kind, batch: int, room: int) -> bool:
+        replay = self.replays[kind]
+        return all(replay.runs_in(int(room * part), batch, in_one_region=self.is_one_region) for part in _ROOMS)
 
     def time(self, batch: int) -> float | None:
         """How long a training step takes, by the line through those that were recorded; None where none was."""
@@ -170,7 +210,7 @@ class Footprints:
         sizes, times = np.array(list(quickest)), np.array(list(quickest.values()))
         each = max(float(np.polyfit(sizes, times, 1)[0]), 0.0) if len(sizes) > 1 else 0.0
         once = max(float(np.mean(times - each * sizes)), 0.0)
-        return once + each * batch
+        return once + each * self._share(batch)
 
     def on_gpu(self) -> Footprints:
         """The same without what a CPU's kernels take for themselves."""

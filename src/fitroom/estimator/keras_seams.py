@@ -28,6 +28,7 @@ __all__ = [
     "lambdas",
     "optimizers",
     "own_config",
+    "replicas",
     "set_beside",
     "set_settings",
     "settings",
@@ -45,6 +46,14 @@ def bytes_of(variable: Any) -> int:
     """How large a variable is."""
     elements: int = math.prod(variable.shape)
     return elements * int(tf.as_dtype(keras.backend.standardize_dtype(variable.dtype)).size)
+
+
+def replicas(model: Any) -> tuple[str, ...]:
+    """The devices that share a model's batches, by their short names; none where there is one."""
+    strategy = model.distribute_strategy
+    if strategy.num_replicas_in_sync == 1:
+        return ()
+    return tuple(name.rpartition("device:")[2] for name in strategy.extended.worker_devices)
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:

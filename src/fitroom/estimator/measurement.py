@@ -8,30 +8,19 @@ from contextlib import closing
 from typing import Any, Protocol
 
 from fitroom.core import Plan
-from fitroom.devices import pocket
-from fitroom.estimator import keras_seams, profiler_seams, samples
+from fitroom.estimator import keras_seams, samples
+from fitroom.estimator.climbing import climb
 from fitroom.estimator.profiler_seams import Event
-from fitroom.estimator.recorder import Recorder, Taken, between_marks, taken
+from fitroom.estimator.recorder import Recorder, Taken, recorded, taken
 from fitroom.estimator.tape import Recorded, scaled
 from fitroom.remedies import micro_batch, recompute
 from fitroom.steps import cutting, slicing
 from fitroom.steps.model_step import model_step
 from fitroom.steps.recomputation import Chooser, Saving
-from fitroom.units import MIB
 
 _FIRST = 2  # samples of the step that builds and traces everything, and is not recorded
-_LADDER = (4, 8, 16, 32, 64)  # the sizes that are recorded, as far as memory and time allow
 _COMPILED = (8, 16)  # where XLA compiles for each
-_ROOM = 1024 * MIB  # what the largest step may take beside what stays
-_TIME = 1.2  # all recordings together may take so many times the first step's; up to 32 samples are always tried
-_ALWAYS = 32
-_TIMES = 4  # how often the largest size is recorded: threads do things in another order each time
-_JUMP = 0.15  # so far from what smaller sizes foretell, a peak is not the same step's any more
-_CLOSER = 3  # steps that are spent on finding where that begins
 NOT_ASKED = "it was not asked for"
-
-
-Climb = Callable[[list[Taken]], Iterator[int]]
 
 
 class Runs(Protocol):
@@ -96,7 +85,7 @@ class Measurement:
 
     def _fitted(self) -> list[Recorded]:
         """Steps of plain `fit`."""
-        return self._recorded("train", self.model.fit, None if self.model.jit_compile else self._climb)
+        return self._recorded("train", self.model.fit, climbs=not self.model.jit_compile)
 
     def _tried(self, kind: str, run: Callable[..., Any]) -> list[Recorded] | str:
         """The recordings, or why there are none: not every model that trains can be evaluated."""
@@ -105,15 +94,15 @@ class Measurement:
         except Exception as error:
             return f"{type(error).__name__}: {error}"
 
-    def _recorded(self, kind: str, run: Callable[..., Any], climb: Climb | None = None) -> list[Recorded]:
+    def _recorded(self, kind: str, run: Callable[..., Any], *, climbs: bool = False) -> list[Recorded]:
         """Steps of a model's own method: up the ladder, or at the sizes that are chosen already."""
         recorder = Recorder(kind)
         sizes: list[int] = []
 
         def each() -> Iterator[int]:
             chosen = self.sizes or _COMPILED
-            yield _FIRST if climb is not None else chosen[0]
-            for size in climb(recorder.taken) if climb is not None else chosen:
+            yield _FIRST if climbs else chosen[0]
+            for size in climb(recorder.taken) if climbs else chosen:
                 sizes.append(size)
                 yield size
 
@@ -122,36 +111,8 @@ class Measurement:
             run(data, verbose=0, callbacks=[recorder.callback()])
         if kind == "train":
             self.seconds = _timed(sizes, recorder.taken)
-        return self._tapes(sizes, recorder.steps())
-
-    def _climb(self, taken: list[Taken]) -> Iterator[int]:
-        """Ever larger steps, as far as memory and time allow; `taken` has what each took, the first one before all.
-
-        A kernel may work otherwise on larger batches, and that cannot be foreseen.
-        """
-        allowed, resident = _TIME * taken[0].seconds, pocket.use().current
-
-        def is_too_long() -> bool:
-            return sum(one.seconds for one in taken[1:]) + taken[-1].seconds > allowed
-
-        peaks: dict[int, int] = {}
-        for size in _LADDER:
-            yield size
-            peaks[size] = taken[-1].peak
-            if size >= _ALWAYS // 2 and not is_too_long():
-                yield size
-            is_full = 2 * (taken[-1].peak - resident) > _ROOM
-            if size == _LADDER[-1] or (size >= 2 * _LADDER[0] and is_full) or (size >= _ALWAYS and is_too_long()):
-                break
-        for _ in range(_TIMES - 2):
-            if not is_too_long():
-                yield size
-        for _ in range(_CLOSER):
-            below, above = _jump(peaks)
-            if above - below <= max(below // 8, 1):
-                break
-            yield (middle := (below + above) // 2)
-            peaks[middle] = taken[-1].peak
+        # Keras begins a step before it finds that there are no more data.
+        return self._tapes(sizes, recorder.steps[: len(sizes)])
 
     def _tapes(self, sizes: list[int], steps: list[list[Event]]) -> list[Recorded]:
         """The steps as tapes, each size's lines drawn from the size before."""
@@ -181,14 +142,14 @@ class Measurement:
         found: list[Taken] = []
         with taken(found):
             once(_FIRST * slices)
-        sizes = []
-        with profiler_seams.recording() as trace:
-            for size in self._climb(found):
-                sizes.append(size * slices)
-                with profiler_seams.marked(str(len(sizes))), taken(found):
-                    once(size * slices)
+        sizes: list[int] = []
+        steps: list[list[Event]] = []
+        for size in climb(found):
+            sizes.append(size * slices)
+            with recorded(steps, found):
+                once(size * slices)
         self.seconds = _timed(sizes, found)
-        tapes = self._tapes(sizes, between_marks(trace.events))
+        tapes = self._tapes(sizes, steps)
         self.sizes = tuple(size // slices for size in self.sizes)
         return tapes
 
@@ -206,18 +167,6 @@ class Measurement:
 def _timed(sizes: list[int], taken: list[Taken]) -> list[tuple[int, float]]:
     """Each recorded step's size and time; the first one that was taken was not recorded."""
     return [(size, one.seconds) for size, one in zip(sizes, taken[1:], strict=False)]
-
-
-def _jump(peaks: dict[int, int]) -> tuple[int, int]:
-    """The two sizes between which a step most begins to take more, or less, than those below foretell; else (0, 0)."""
-    sizes, found, most = sorted(peaks), (0, 0), 0.0
-    for first, second, third in zip(sizes, sizes[1:], sizes[2:], strict=False):
-        slope = (peaks[second] - peaks[first]) / (second - first)
-        foretold = peaks[second] + slope * (third - second)
-        jump = abs(peaks[third] - foretold)
-        if jump > max(most, _JUMP * peaks[third]):
-            found, most = (second, third), jump
-    return found
 
 
 def accumulators(plan: Plan, training: list[Recorded] | str, known: int, trained: int) -> int:

@@ -30,6 +30,14 @@ def taken(found: list[Taken]) -> Iterator[None]:
     found.append(Taken(pocket.use().peak, time.perf_counter() - start))
 
 
+@contextmanager
+def recorded(steps: list[list[Event]], found: list[Taken]) -> Iterator[None]:
+    """Add what the allocator does meanwhile, and what that takes; to read the recording comes on top."""
+    with profiler_seams.recording() as trace, taken(found), profiler_seams.marked("step"):
+        yield
+    steps.append(_between_marks(trace.events))
+
+
 class Recorder:
     """Records every step but the first, which builds and traces.
 
@@ -38,14 +46,14 @@ class Recorder:
 
     Attributes:
         taken: what each step took, the first one's too.
+        steps: what happened in each recorded step.
     """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.taken: list[Taken] = []
-        self._recording = ExitStack()
+        self.steps: list[list[Event]] = []
         self._step = ExitStack()
-        self._trace: profiler_seams.Trace | None = None
 
     def callback(self) -> Any:
         """What to give to the method that runs."""
@@ -54,37 +62,18 @@ class Recorder:
         setattr(callback, f"on_{self.kind}_batch_end", self._end)
         return callback
 
-    def steps(self) -> list[list[Event]]:
-        """What happened in each recorded step, once it is closed."""
-        assert self._trace is not None
-        return between_marks(self._trace.events)
-
     def _begin(self, batch: int, logs: Any = None) -> None:
-        self._step.enter_context(taken(self.taken))
-        if batch == 0:
-            return
-        if self._trace is None:
-            self._trace = self._recording.enter_context(profiler_seams.recording())
-        self._step.enter_context(profiler_seams.marked(str(batch)))
+        self._step.enter_context(recorded(self.steps, self.taken) if batch else taken(self.taken))
 
     def _end(self, batch: int, logs: Any = None) -> None:
         self._step.close()
 
     def close(self) -> None:
         """Stop recording, however the last step ended."""
-        self._recording.close()
-        self._step.close()  # Keras begins a step before it finds that there are no more data: it is not recorded
+        self._step.close()
 
 
-def between_marks(events: list[Event]) -> list[list[Event]]:
-    """The events of each marked stretch, in order."""
-    found: list[list[Event]] = []
-    inside = False
-    for event in events:
-        if event.kind in ("begin", "end"):
-            inside = event.kind == "begin"
-            if inside:
-                found.append([])
-        elif inside:
-            found[-1].append(event)
-    return found
+def _between_marks(events: list[Event]) -> list[Event]:
+    """What happened between the two marks: batches are made ready before and after."""
+    kinds = [event.kind for event in events]
+    return events[kinds.index("begin") + 1 : kinds.index("end")]

@@ -2,8 +2,9 @@
 
 Two things are told apart. What the tensors take is arithmetic. What the allocator adds to it, because chunks are handed
 out whole and regions do not merge, depends on everything that went before, so that it differs from run to run; the
-recorded steps, one after the other in a fresh arena, give its usual size. Threads take turns as they like, and so one
-step's peak is not the next one's: of several recordings the highest counts, since a training has many steps.
+recorded step, some times over in a fresh arena, gives its usual size. Threads take turns as they like, and so one
+step's peak is not the next one's: of several recordings the highest counts, since a training has many steps. Those at
+sizes nearby count, too: on a busy machine there are few of each.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import NamedTuple
 from fitroom.estimator.arena import Arena, ArenaFull, Chunk
 from fitroom.estimator.tape import Recorded, Tape
 
-_LARGE = 1000  # the largest requests of a step: the others make next to no difference to where these land
-_STEPS = 2  # recordings that run one after the other
-_ROUNDS = 3  # how often: it takes some steps until the arena is as untidy as it will be
+_LARGE = 1000  # the largest requests of a step: the others make little difference to how much is in use
+_ALL = 1 << 20  # requests: they may make all the difference to whether there is a place for each
+_NEARBY = 4  # times the size, or part of it
+_STEPS = 4  # one after the other: it takes some until the arena is as untidy as it will be
 
 
 class _Peak(NamedTuple):
@@ -77,8 +79,10 @@ class Replay:
 
     def _at(self, batch: int) -> _Peak:
         if batch not in self._peaks:
-            recorded = next((one for one in self.recorded if one.batch >= batch), self.recorded[-1])
-            uses = sorted(((tape.in_use(batch), tape) for tape in recorded.tapes), key=lambda both: -int(both[0].max()))
+            best = next((one.batch for one in self.recorded if one.batch >= batch), self.recorded[-1].batch)
+            nearby = [one for one in self.recorded if best <= _NEARBY * one.batch and one.batch <= _NEARBY * best]
+            tapes = (tape for one in nearby for tape in one.tapes)
+            uses = sorted(((tape.in_use(batch), tape) for tape in tapes), key=lambda both: -int(both[0].max()))
             use = uses[0][0]
             place = int(use.argmax())
             self._peaks[batch] = _Peak([tape for _, tape in uses], place, int(use[place]))
@@ -89,7 +93,7 @@ class Replay:
         if self.tensors(batch) > limit:
             return False
         try:
-            self._run(batch, Arena(limit, in_one_region=in_one_region))
+            self._run(batch, Arena(limit, in_one_region=in_one_region), _ALL)
         except ArenaFull:
             return False
         return True
@@ -97,28 +101,28 @@ class Replay:
     def _added(self, batch: int) -> int:
         """What steps take, one after the other from an empty arena on, beside their tensors."""
         arena = Arena()
-        self._run(batch, arena)
+        self._run(batch, arena, _LARGE)
         highest = self._at(batch).tapes[0]
         return max(arena.peak - highest.base - _highest(highest.large(batch, _LARGE)), 0)
 
-    def _run(self, batch: int, arena: Arena) -> None:
-        """Have an empty arena go through some steps.
+    def _run(self, batch: int, arena: Arena, most: int) -> None:
+        """Have an empty arena go through some steps, of which the `most` largest requests count.
 
         Raises:
             ArenaFull: if a request does not fit.
         """
         tapes = self._at(batch).tapes
-        steps = tapes[:_STEPS]  # the highest first: it is what regions are taken for
-        moves = {id(tape): tape.large(batch, _LARGE) for tape in steps}
+        highest = tapes[0]
+        moves = highest.large(batch, most)
         held: dict[int, list[Chunk]] = defaultdict(list)
         for place, size in _play(arena, self._before, held).values():
             held[size].append(place)
         for size in _pieces(min(tape.base for tape in tapes) - arena.in_use):
             arena.take(size)
         arena.peak = arena.in_use
-        for tape in steps * _ROUNDS:
-            for request, (place, size) in _play(arena, moves[id(tape)], held).items():
-                if request in tape.stays:
+        for _ in range(_STEPS):
+            for request, (place, size) in _play(arena, moves, held).items():
+                if request in highest.stays:
                     held[size].append(place)
                 else:
                     arena.give_back(place)

@@ -11,6 +11,7 @@ from fitroom.leaks import counters, tf_seams
 from fitroom.leaks.leak import Leak
 
 _SHARE = 0.02  # of the time, at most
+_APART = 20.0  # times what it takes, until it is done again
 
 CLEARED = {Cause.MODELS_IN_LOOP, Cause.XLA_PROGRAMS_IN_LOOP}
 COLLECTED = {*CLEARED, Cause.REFERENCE_CYCLES, Cause.DATASET_IN_LOOP, Cause.PREDICT_IN_LOOP, Cause.RETRACING}
@@ -32,12 +33,15 @@ class Acting:
         self._began = time.monotonic()
         self._spent = 0.0
         self._takes = 0.0
+        self._ended = float("-inf")
 
     def is_due(self, leaks: list[Leak]) -> bool:
         """Whether there is something to act against, and it is time."""
         if not any(leak.cause in TRIMMED for leak in leaks):
             return False
-        return self._spent + self._takes <= _SHARE * (time.monotonic() - self._began) + 1.0
+        now = time.monotonic()
+        is_seldom = now - self._ended >= _APART * self._takes
+        return is_seldom and self._spent + self._takes <= _SHARE * (now - self._began) + 1.0
 
     def act(self, leaks: list[Leak], *, between_trainings: bool) -> Gain | None:
         """Do what helps against these leaks; None where there is nothing to do."""
@@ -52,7 +56,8 @@ class Acting:
             done.append("collected garbage")
         if causes & TRIMMED and counters.trim():
             done.append("had malloc give back what it kept")
-        self._takes = time.monotonic() - start
+        self._ended = time.monotonic()
+        self._takes = self._ended - start
         self._spent += self._takes
         if not done:
             return None

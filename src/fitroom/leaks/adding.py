@@ -1,141 +1,118 @@
-"""The lines of the user's code that add to a variable: found in the source, by the variable's name."""
+"""The lines of the user's code that add to a variable: found in the source, by the variable's name and where it is."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import linecache
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from fitroom.leaks import source
 from fitroom.leaks.places import Place
+from fitroom.leaks.source import ADDS, EMPTIES, SETS, Alias, Line
 
-_ADDING = {"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put", "put_nowait", "write"}
-_LARGEST = 2_000_000  # characters of a file that is read
-
-
-ADDS, SETS, EMPTIES = range(3)
+_FAR = 3  # names that are followed, one for another
 
 
-class Line(NamedTuple):
-    """A line that adds to, or sets, a variable.
+class Scope(NamedTuple):
+    """Whose a name is: of these functions or classes; a module's where there are none."""
 
-    Attributes:
-        depth: how many loops and functions it is in: what is at the top of a script runs once.
-        rank: whether it adds to the variable, sets it, or sets it to nothing.
-        ties: whether what it sets comes back to whom it is set on, as in ``child.parent = self``.
+    owners: tuple[str, ...] = ()
+    is_class: bool = False
+
+    def has(self, line: Line) -> bool:
+        """Whether a line means that name, not another one's of the same name."""
+        if self.owners:
+            return any(one in line.within.owners for one in self.owners)
+        return line.path[-1] not in line.within.own
+
+
+def lines(
+    names: Iterable[str],
+    files: Iterable[str],
+    scope: Scope | None = None,
+    ranks: tuple[int, ...] = (ADDS, SETS, EMPTIES),
+) -> list[Place]:
+    """The lines that add to something, likeliest first.
+
+    Args:
+        names: variables, attributes or keys on the way to it, the nearest first.
+        files: where to look.
+        scope: whose the outermost name is; None where that is not known.
+        ranks: which kinds of lines will do.
     """
-
-    place: Place
-    depth: int
-    rank: int
-    ties: bool = False
-
-
-def lines(names: Iterable[str], files: Iterable[str]) -> list[Place]:
-    """The lines that add to one of `names` (variables, attributes or keys, the first preferred), likeliest first."""
-    known, read = list(names), list(dict.fromkeys(files))
-    for rank in (ADDS, SETS, EMPTIES):
-        for name in known:
-            found = [line for line in _all(name, read) if line.rank == rank]
-            if found:
-                found.sort(key=lambda line: line.depth == 0)  # stable: the order of the source otherwise
-                return list(dict.fromkeys(line.place for line in found))
+    known, read = tuple(names), tuple(dict.fromkeys(files))
+    for rank in ranks:
+        found = _matching(known, read, rank, scope)
+        meant = [line for line in found if _is_meant(line, known, scope)]
+        if rank == ADDS and not meant:
+            meant = _by_other_names(known, read, _FAR)
+        if meant or found:
+            return list(dict.fromkeys(line.place for line in meant or found))
     return []
 
 
 def tying(names: Iterable[str], files: Iterable[str]) -> list[Place]:
     """The lines that set one of `names` to something that comes back, likeliest first."""
-    read = list(dict.fromkeys(files))
-    found = [line for name in names for line in _all(name, read) if line.rank != EMPTIES]
+    read = tuple(dict.fromkeys(files))
+    found = [line for name in names for line in _all(read) if name in line.path and line.rank != EMPTIES]
     found.sort(key=lambda line: not line.ties)
     return list(dict.fromkeys(line.place for line in found))
 
 
-def _all(name: str, files: list[str]) -> list[Line]:
-    return [line for file in files for other, line in _in_file(file) if other == name]
+def is_bounded(names: Iterable[str], files: Iterable[str]) -> bool:
+    """Whether the source keeps something below a length."""
+    nearest = next(iter(names), "")
+    return any(nearest in source.read(file).bounded for file in dict.fromkeys(files))
 
 
-@functools.lru_cache(maxsize=64)
-def _in_file(file: str) -> tuple[tuple[str, Line], ...]:
-    text = "".join(linecache.getlines(file))
-    if not text or len(text) > _LARGEST:
-        return ()
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):  # a notebook's cell with magic in it
-        return ()
-    return tuple(_walk(tree, file, "", 0))
+def _all(files: tuple[str, ...]) -> list[Line]:
+    return [line for file in files for line in source.read(file).lines]
 
 
-def _walk(node: ast.AST, file: str, function: str, depth: int) -> Iterator[tuple[str, Line]]:
-    for child in ast.iter_child_nodes(node):
-        for name, rank, ties in _added_to(child):
-            yield name, Line(Place(file, getattr(child, "lineno", 0), function), depth, rank, ties)
-        inner, deeper = function, depth
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            inner, deeper = getattr(child, "name", "<lambda>"), depth + 1
-        elif isinstance(child, ast.For | ast.While | ast.AsyncFor | ast.ListComp | ast.SetComp | ast.DictComp):
-            deeper = depth + 1
-        yield from _walk(child, file, inner, deeper)
+def _matching(names: tuple[str, ...], files: tuple[str, ...], rank: int, scope: Scope | None) -> list[Line]:
+    """The lines of a rank that have one of the names, those with more of them first."""
+    found = [line for line in _all(files) if line.rank == rank and any(name in names for name in line.path)]
+
+    def order(line: Line) -> tuple[bool, int, int, bool, bool]:
+        matched = [number for number, name in enumerate(names) if name in line.path]
+        stranger = bool(scope is not None and scope.is_class and line.is_bare)
+        return not _is_meant(line, names, scope), -len(matched), matched[0], stranger, line.within.depth == 0
+
+    return sorted(found, key=order)  # stable: the order of the source otherwise
 
 
-def _added_to(node: ast.AST) -> Iterator[tuple[str, int, bool]]:
-    """The names that one statement or call adds to or sets, how, and whether it ties."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
-        ties = any("self" in _used(argument) for argument in node.args)
-        for name in _names(node.func.value):
-            yield name, ADDS, ties
-    elif isinstance(node, ast.AugAssign):
-        for name in _names(node.target):
-            yield name, ADDS, False
-    elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            for one in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
-                yield from _assigned(one, node.value)
+def _is_meant(line: Line, names: tuple[str, ...], scope: Scope | None) -> bool:
+    """Whether a line is where the name is known, and not of a variable that is called as an element or attribute is."""
+    if line.is_bare and line.path[0] != names[-1]:
+        return False
+    return scope is None or scope.has(line)
 
 
-def _assigned(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, int, bool]]:
-    used = _used(value)
-    root = target
-    while isinstance(root, ast.Subscript | ast.Attribute):
-        root = root.value
-    ties = "self" in used or (isinstance(root, ast.Name) and root is not target and root.id in used)
-    if isinstance(target, ast.Subscript):
-        for name in _names(target.value):
-            yield name, ADDS, ties
-        return
-    nothing = isinstance(value, ast.Constant) or (isinstance(value, ast.List | ast.Dict | ast.Tuple) and not used)
-    for name in _names(target):  # x = tf.concat([x, y], 0) adds, x = [] does not
-        yield name, EMPTIES if nothing else ADDS if name in used else SETS, ties
+def _by_other_names(names: tuple[str, ...], files: tuple[str, ...], far: int) -> list[Line]:
+    """The lines that add to it by another name: a variable, an attribute, a parameter of a function."""
+    found: list[Line] = []
+    for alias in _aliases(names, files) if far else ():
+        name = alias.name or ""
+        if name == names[0] and not alias.owners:
+            continue
+        inner = Scope(alias.owners[-1:]) if alias.owners else None
+        meant = [line for line in _matching((name,), files, ADDS, inner) if _is_meant(line, (name,), inner)]
+        meant = meant if inner is not None else [line for line in meant if not line.is_bare]
+        found += meant or _by_other_names((name,), files, far - 1)
+    return found
 
 
-def _used(value: ast.AST) -> set[str]:
-    return {name for part in ast.walk(value) for name in _own_name(part)}
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    """The names on the way to what is changed: of `self.kept["loss"]` they are loss and kept."""
-    while True:
-        if isinstance(node, ast.Subscript):
-            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-                yield node.slice.value
-            node = node.value
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
-            node = node.value
-            if isinstance(node, ast.Name):
-                return  # of self.kept only kept: everything else of self would count, too
-        elif isinstance(node, ast.Call):  # kept.setdefault(key, []).append(…)
-            node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
-        else:
-            yield from _own_name(node)
-            return
-
-
-def _own_name(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.Attribute):
-        yield node.attr
+def _aliases(names: tuple[str, ...], files: tuple[str, ...]) -> list[Alias]:
+    """The other names for something, those for more of the way to it first."""
+    sources = [source.read(file) for file in files]
+    parameters = [known for one in sources for known in one.parameters]
+    found = []
+    for alias in (alias for one in sources for alias in one.aliases if alias.of[:1] == names[:1]):
+        if alias.name is not None:
+            found.append(alias)
+            continue
+        for function, known in parameters:
+            if function == alias.call:
+                name = alias.at if isinstance(alias.at, str) else next(iter(known[alias.at : alias.at + 1]), None)
+                if name in known:
+                    found.append(Alias(name, alias.of, (function,)))
+    return sorted(found, key=lambda alias: -len(set(alias.of) & set(names)))

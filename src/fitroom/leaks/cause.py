@@ -34,8 +34,9 @@ def repeated(facts: Facts, *kinds: str) -> tuple[Made, int, int] | None:
     found = []
     for made, total in facts.happened.made.items():
         counts = [look.made[made] for look in facts.looks]
-        if made.kind in kinds and total >= OFTEN and facts.still(counts):
-            found.append((made, total, counts[-1] - counts[0]))
+        times = counts[-1] - counts[0]
+        if made.kind in kinds and total >= OFTEN and facts.still(counts) and not facts.may_be_ours(times):
+            found.append((made, total, times))
     return max(found, key=lambda one: one[2], default=None)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import deque
 from collections.abc import Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -17,9 +17,18 @@ from typing import Any, NamedTuple
 from fitroom.leaks import sizes
 from fitroom.leaks.places import is_users_class, users_frames, users_modules
 
-_CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
+_CONTAINERS = (list, dict, set, deque)
+_LENGTHS = tuple(kind.__len__ for kind in _CONTAINERS)
+_LIBRARIES = ("builtins", "collections", "keras", "tensorflow")  # which make containers for the user
 _SHORTEST = 3  # elements of a container that is looked at
 _OPTIMIZED = 1  # the flag of code whose variables are not in a dictionary
+
+
+class Named(NamedTuple):
+    """What a variable holds; `identity` is a container's, 0 for an array or a tensor."""
+
+    size: sizes.Size
+    identity: int = 0
 
 
 class Census(NamedTuple):
@@ -36,7 +45,7 @@ class Census(NamedTuple):
 
     turn: int
     lengths: dict[int, int]
-    arrays: dict[tuple[int, str], sizes.Size]
+    arrays: dict[tuple[int, str], Named]
     grown: list[Any]
     tensors: int
     objects: int
@@ -50,15 +59,17 @@ def take(turn: int, before: Census | None, frame: FrameType | None) -> Census:
     """Walk through the heap; `frame` is where the user's code is."""
     lengths: dict[int, int] = {}
     grown: list[Any] = []
-    arrays: dict[tuple[int, str], sizes.Size] = {}
+    arrays: dict[tuple[int, str], Named] = {}
     known = before.lengths if before is not None else {}
     tensors = 0
-    kinds = frozenset(_CONTAINERS)
+    kinds: dict[type, bool] = {}
     users: dict[type, bool] = {}
     everything = gc.get_objects()
     for thing in everything:
         kind = type(thing)
-        if kind in kinds:
+        if kind not in kinds:
+            kinds[kind] = _is_container(kind)
+        if kinds[kind]:
             length = len(thing)
             if length >= _SHORTEST:
                 at = id(thing)
@@ -72,14 +83,12 @@ def take(turn: int, before: Census | None, frame: FrameType | None) -> Census:
                 users[kind] = _is_users(kind)  # type: ignore[arg-type] # a class is hashable
             if users[kind]:
                 arrays.update(_arrays(id(thing), getattr(thing, "__dict__", None)))
-                if isinstance(thing, _CONTAINERS) and len(thing) >= _SHORTEST:  # a class of the user's
-                    lengths[id(thing)] = len(thing)
-                    if known.get(id(thing), len(thing)) < len(thing):
-                        grown.append(thing)
     for owner, values in namespaces(frame):
         arrays.update(_arrays(owner, values))
     grown = [one for one in grown if one is not lengths and one is not known and one is not everything]
-    return Census(turn, lengths, arrays, grown, tensors, len(everything))
+    objects = len(everything)
+    everything.clear()  # it holds frames, which hold it: as garbage it would be taken for the user's
+    return Census(turn, lengths, arrays, grown, tensors, objects)
 
 
 def namespaces(frame: FrameType | None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -97,12 +106,19 @@ def namespaces(frame: FrameType | None) -> Iterator[tuple[int, dict[str, Any]]]:
                 values.clear()
 
 
+def _is_container(kind: type) -> bool:
+    """Whether it is a container that tells its length at once: Python's, the user's, and what Keras makes of a list."""
+    if not issubclass(kind, _CONTAINERS) or kind.__len__ not in _LENGTHS:
+        return False
+    return str(kind.__module__).split(".")[0] in _LIBRARIES or is_users_class(kind)
+
+
 @functools.lru_cache(maxsize=1024)
 def _is_users(kind: type) -> bool:
     return kind not in (ModuleType, CodeType, FrameType) and is_users_class(kind)
 
 
-def _arrays(owner: int, values: Any) -> dict[tuple[int, str], sizes.Size]:
+def _arrays(owner: int, values: Any) -> dict[tuple[int, str], Named]:
     """Arrays, tensors and containers by name: a list may be another one each time, as in ``kept = kept + [x]``."""
     found = {}
     for name, value in list(values.items()) if isinstance(values, dict) else ():
@@ -113,5 +129,5 @@ def _arrays(owner: int, values: Any) -> dict[tuple[int, str], sizes.Size]:
             with contextlib.suppress(Exception):  # a class of anybody's, with a surprise in it
                 size = sizes.of(value)
                 if size.total >= 1024:
-                    found[owner, str(name)] = size
+                    found[owner, str(name)] = Named(size, id(value) if is_container else 0)
     return found

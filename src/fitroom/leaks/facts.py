@@ -13,6 +13,7 @@ from fitroom.leaks.sizes import Size
 from fitroom.leaks.trends import Trend
 
 _LEAST = 3  # looks between which something has to grow
+_OURS = 0.25  # of what the user's line made: what fitroom made meanwhile may be what is left behind
 
 
 class Look(NamedTuple):
@@ -25,6 +26,7 @@ class Look(NamedTuple):
         trimmed: RSS after malloc had given back what it kept; None where that was not tried.
         collections: how often Python had collected all garbage by itself.
         tensors: how many eager tensors there were; objects: how many of Python's.
+        ours: how many things fitroom had made for itself by then.
     """
 
     turn: int
@@ -38,6 +40,7 @@ class Look(NamedTuple):
     collections: int
     tensors: int
     objects: int
+    ours: int = 0
 
     @property
     def garbage(self) -> int:
@@ -55,7 +58,8 @@ class Held(NamedTuple):
         grown: how many elements were added, since it is watched.
         size: what those hold.
         turns: how many turns that took; per_kind: how often what happened meanwhile.
-        words: what it holds, such as "tensors".
+        words: what its elements are, such as "tensors"; of an array, what it is.
+        is_bounded: whether it cannot grow beyond a bound that is set.
     """
 
     name: str
@@ -66,6 +70,21 @@ class Held(NamedTuple):
     turns: int
     per_kind: Counter[str]
     words: str
+    is_bounded: bool = False
+
+    def __str__(self) -> str:
+        more = f", {self.grown} more since it is watched" if self.length else ""
+        return f"{self.name} holds {f'{self.length} ' if self.length else ''}{self.words}{more}"
+
+    def with_more(self, other: Held) -> Held:
+        """The same, with another container of the same name."""
+        longest = self if self.turns >= other.turns else other  # that is watched
+        length, grown, size = self.length + other.length, self.grown + other.grown, self.size.plus(other.size)
+        return self.now(length, grown, size, longest.turns, longest.per_kind)
+
+    def now(self, length: int, grown: int, size: Size, turns: int, per_kind: Counter[str]) -> Held:
+        """The same, after another walk."""
+        return self._replace(length=length, grown=grown, size=size, turns=turns, per_kind=per_kind)
 
     def of(self, size: Size) -> Held:
         """The same, holding something else."""
@@ -92,6 +111,7 @@ class Facts:
     Attributes:
         looks: in order; the first was taken on suspicion.
         held: what grows and has a name.
+        filling: what does, and has a bound: no leak, and it explains what others would be blamed for.
         happened: the counts.
         cycle: what the garbage is, where there was much.
         trends: of "device", "heap" and "rss".
@@ -104,6 +124,7 @@ class Facts:
     cycle: Cycle | None = None
     trends: dict[str, Trend] = field(default_factory=dict)
     clears: bool = False
+    filling: tuple[Held, ...] = ()
 
     def lasting(self) -> tuple[int, bool]:
         """What has come since the first look and no collection gives back, and whether it is the device's."""
@@ -117,11 +138,15 @@ class Facts:
     def unexplained(self) -> tuple[int, bool]:
         """The same without what is held by a name of the user's."""
         rise, on_device = self.lasting()
-        return max(0, rise - sum(one.size.total for one in self.held)), on_device
+        return max(0, rise - sum(one.size.total for one in (*self.held, *self.filling))), on_device
 
     def still(self, counts: list[int]) -> bool:
         """Whether something happened from look to look, at least some times, and lately."""
         return len(set(counts)) >= _LEAST and counts[-1] > counts[-min(3, len(counts))]
+
+    def may_be_ours(self, times: int) -> bool:
+        """Whether fitroom made so much for itself that what came need not be of what a line of the user's made."""
+        return bool(self.looks) and self.looks[-1].ours - self.looks[0].ours > _OURS * times
 
     def turns_of(self, kind: str) -> int:
         """How often something of a kind happened since the first look."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import sys
+from collections import Counter
 from types import FrameType
 from typing import Any, NamedTuple
 
 from fitroom.leaks import adding, holders, sizes
-from fitroom.leaks.census import Census
+from fitroom.leaks.census import Census, Named
 from fitroom.leaks.facts import Held
 from fitroom.leaks.places import users_files
+from fitroom.leaks.source import ADDS
 from fitroom.units import KIB
 
 _WALKS = 3  # in which something was longer each time
@@ -23,6 +25,7 @@ class _At(NamedTuple):
     length: int
     kinds: Counter[str]
     size: sizes.Size = sizes.Size()
+    identity: int = 0
 
 
 class Growing:
@@ -41,23 +44,30 @@ class Growing:
         """The walk before this one."""
         return self._last
 
+    def weight(self) -> int:
+        """What is remembered here, in bytes of malloc's: the tables, whose entries are Python's own."""
+        tables = (self._last.lengths, self._last.arrays) if self._last is not None else ()
+        return sum(map(sys.getsizeof, (self._lengths, self._arrays, self._not_theirs, *tables)))
+
     def take(self, census: Census, kinds: Counter[str], frame: FrameType | None) -> tuple[Held, ...]:
         """Compare a walk with those before; what has grown in each of the last, and is the user's."""
         before = self._last
         self._last = census.bare()
         if before is None:
             self._kinds = kinds
-            self._arrays = {key: [_At(census.turn, size.total, kinds, size)] for key, size in census.arrays.items()}
+            self._arrays = {key: [_of_name(census.turn, kinds, named)] for key, named in census.arrays.items()}
             return ()
         found: list[tuple[sizes.Size, Any, list[_At]]] = []
         # What has neither grown nor shrunk may grow once an epoch.
         tracks = {at: track for at, track in self._lengths.items() if census.lengths.get(at) == track[-1].length}
         waiting = [
-            self._known[at] for at, track in tracks.items() if at in self._known and _may_wait(track, census.turn)
+            self._known[at]
+            for at, track in tracks.items()
+            if at in self._known and (self._known[at].is_bounded or _may_wait(track, census.turn))
         ]
         for thing in census.grown:
             at = id(thing)
-            if at in self._not_theirs or (isinstance(thing, deque) and thing.maxlen is not None):
+            if at in self._not_theirs:
                 continue
             start = [_At(before.turn, before.lengths[at], self._kinds)] if at in before.lengths else []
             track = [*self._lengths.get(at, start), _At(census.turn, len(thing), kinds)]
@@ -70,49 +80,79 @@ class Growing:
         self._lengths = tracks
         found.sort(key=lambda one: (-one[0].total, -one[0].opaque))
         self._known = {at: held for at, held in self._known.items() if at in tracks}
-        for size, thing, track in found[:_MOST]:
-            held = self._held(size, thing, track, frame, (found, census.grown))
+        left = _MOST
+        for size, thing, track in found:
+            known = self._known.get(id(thing))
+            if known is None and not left:
+                continue
+            left -= known is None
+            held = self._held(size, thing, track, frame, (found, census.grown), known)
             if held is not None:
                 self._known[id(thing)] = held
                 waiting.append(held)
         named = {held.name.rsplit(".", 1)[-1] for held in waiting}
-        return (*waiting, *(one for one in self._grown_arrays(census, kinds) if one.name not in named))
+        return (*_together(waiting), *(one for one in self._grown_arrays(census, kinds) if one.name not in named))
 
     def _held(
-        self, size: sizes.Size, thing: Any, track: list[_At], frame: FrameType | None, ignored: tuple[Any, ...]
+        self,
+        size: sizes.Size,
+        thing: Any,
+        track: list[_At],
+        frame: FrameType | None,
+        ignored: tuple[Any, ...],
+        known: Held | None,
     ) -> Held | None:
-        passing = next(one for one in ignored[0] if one[1] is thing)
-        holder = holders.find(thing, frame, (*ignored, passing))
-        if holder is None or holder.bound is not None:
-            self._not_theirs.add(id(thing))
-            return None
-        lines = (
-            [holder.place] if holder.place is not None else adding.lines(holder.keys, (*holder.files, *users_files()))
-        )
         kinds = track[-1].kinds - track[0].kinds
         turns, grown = track[-1].turn - track[0].turn, track[-1].length - track[0].length
-        return Held(holder.name, tuple(lines), len(thing), grown, size, turns, kinds, _words(size, len(thing)))
+        if known is not None:  # who holds it was looked for before
+            return known.now(len(thing), grown, size, turns, kinds)
+        passing = next(one for one in ignored[0] if one[1] is thing)
+        holder = holders.find(thing, frame, (*ignored, passing))
+        if holder is None:
+            self._not_theirs.add(id(thing))
+            return None
+        files = (*holder.files, *users_files())
+        lines = [holder.place] if holder.place is not None else adding.lines(holder.keys, files, holder.scope)
+        is_bounded = holder.bound is not None or getattr(thing, "maxlen", None) is not None
+        is_bounded = is_bounded or adding.is_bounded(holder.keys, files)
+        words = _words(size, grown)
+        return Held(holder.name, tuple(lines), len(thing), grown, size, turns, kinds, words, is_bounded)
 
     def _grown_arrays(self, census: Census, kinds: Counter[str]) -> list[Held]:
-        """Variables whose tensor or array is larger each time."""
+        """Variables whose tensor or array is larger each time, or whose list is another one: else its length tells."""
         tracks, found = {}, []
-        for key, size in census.arrays.items():
-            track = [*self._arrays.get(key, []), _At(census.turn, size.total, kinds, size)]
+        for key, named in census.arrays.items():
+            size = named.size
+            track = [*self._arrays.get(key, []), _of_name(census.turn, kinds, named)]
             if len(track) > 1 and track[-2].length > size.total:
                 track = track[-1:]
             elif len(track) > 1 and track[-2].length == size.total:
                 track = track[:-1]
             tracks[key] = track
             grown = track[-1].length - track[0].length
-            if _goes_on(track) and track[-1].turn == census.turn and grown >= _LEAST:
-                lines = adding.lines((key[1],), users_files())
+            is_one_list = len({at.identity for at in track}) == 1 and named.identity
+            if _goes_on(track) and not is_one_list and track[-1].turn == census.turn and grown >= _LEAST:
+                lines = adding.lines((key[1],), users_files(), ranks=(ADDS,))  # not one that is set to another
                 if lines:
                     turns, passed = track[-1].turn - track[0].turn, track[-1].kinds - track[0].kinds
                     came = track[-1].size.plus(track[0].size, -1.0)
-                    came = came if came.pieces else sizes.Size(came.tensors, came.other, size.pieces and 1)
+                    came = came if came.pieces else came.plus(sizes.Size(pieces=int(size.pieces > 0)))
                     found.append(Held(key[1], tuple(lines), 0, 0, came, turns, passed, "more each time"))
         self._arrays = tracks
         return found
+
+
+def _together(found: list[Held]) -> list[Held]:
+    """Several containers under one name, filled by one line, as one: the lists in ``kept[label].append(x)``."""
+    known: dict[tuple[object, ...], Held] = {}
+    for held in found:
+        key = (held.name, held.lines[:1], held.is_bounded)
+        known[key] = known[key].with_more(held) if key in known else held
+    return list(known.values())
+
+
+def _of_name(turn: int, kinds: Counter[str], named: Named) -> _At:
+    return _At(turn, named.size.total, kinds, named.size, named.identity)
 
 
 def _may_wait(track: list[_At], turn: int) -> bool:
@@ -145,11 +185,12 @@ def _size(thing: Any, grown: int) -> sizes.Size:
         return sizes.Size()
 
 
-def _words(size: sizes.Size, length: int) -> str:
+def _words(size: sizes.Size, grown: int) -> str:
     if size.models:
-        return f"{length} models"
+        return "models"
     if size.opaque:
-        return f"{length} objects"
+        return "objects"
     if size.pieces:
-        return f"{length} elements with tensors in them" if size.other > size.tensors else f"{length} tensors"
-    return f"{length} elements"
+        around = sizes.AROUND_A_TENSOR * size.pieces
+        return "tensors" if size.other - around <= max(size.tensors, 64 * grown) else "elements with tensors in them"
+    return "elements"

@@ -9,6 +9,7 @@ from fitroom.leaks.cause import page
 from fitroom.leaks.facts import Facts
 from fitroom.leaks.happenings import TRAINING
 from fitroom.leaks.leak import Leak
+from fitroom.leaks.sizes import AROUND_A_TENSOR
 from fitroom.units import MIB
 
 CAUSE = Cause.GROWING_HISTORY
@@ -29,17 +30,16 @@ def find(facts: Facts) -> Iterator[Leak]:
     """Containers of the user's that hold ever more arrays or objects, in a training."""
     trains = any(facts.turns_of(kind) for kind in (*TRAINING, "fit", "call of a function"))
     for held in facts.held:
-        tensors = held.size.tensors + 600 * held.size.pieces
+        tensors = held.size.tensors + AROUND_A_TENSOR * held.size.pieces
         if held.size.models or tensors >= held.size.other // 2 or held.size.total < _LEAST or not trains:
             continue
         kind, each = held.each()
         if held.grown and held.size.total / held.grown < _LEAST_EACH:
             continue
-        adds = f", {held.grown} more since it is watched" if held.length else ""
         yield Leak(
             CAUSE,
             held.lines[0] if held.lines else None,
-            f"{held.name} holds {held.words}{adds}",
+            str(held),
             "keep what is needed, write the rest to a file, or keep the last few",
             f"{held.name.rsplit('.', 1)[-1].strip('()')} = collections.deque(maxlen=100)",
             held.size.total,

@@ -68,9 +68,14 @@ class Traced:
 
 
 class Happenings:
-    """The counts."""
+    """The counts; those by place are of all calls of Keras' methods, and of other turns that were looked at.
+
+    Attributes:
+        ours: how many things fitroom has made for itself, each of which may leave something behind.
+    """
 
     def __init__(self) -> None:
+        self.ours = 0
         self.kinds: Counter[str] = Counter()
         self.calls: Counter[tuple[str, Place]] = Counter()
         self.made: Counter[Made] = Counter()

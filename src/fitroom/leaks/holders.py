@@ -6,10 +6,11 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Iterator
-from types import CellType, FrameType, FunctionType, MethodType, ModuleType
+from types import CellType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from fitroom.leaks import census
+from fitroom.leaks.adding import Scope
 from fitroom.leaks.places import (
     Place,
     file_of,
@@ -31,6 +32,7 @@ class Holder(NamedTuple):
         name: as they would write it, such as ``self.losses``.
         keys: the names to look for in the source, the nearest first.
         files: where to look first.
+        scope: whose the outermost name is.
         bound: how much it can hold at most, where that is set; None where nothing is.
         place: the line, where it is known without a look at the source.
     """
@@ -38,6 +40,7 @@ class Holder(NamedTuple):
     name: str
     keys: tuple[str, ...]
     files: tuple[str, ...]
+    scope: Scope | None = None
     bound: int | None = None
     place: Place | None = None
 
@@ -107,12 +110,13 @@ def _variable(thing: Any, names: tuple[str, ...], frame: FrameType | None) -> Ho
     for module in users_modules():
         for name, value in list(vars(module).items()):
             if value is thing:
-                return Holder(_path(name, names), (*names, name), (file_of(module) or "",))
+                return Holder(_path(name, names), (*names, name), (file_of(module) or "",), Scope())
     for one in users_frames(frame):
         for _, values in _locals(one):
             for name, value in values.items():
                 if value is thing:
-                    return Holder(_path(name, names), (*names, name), (one.f_code.co_filename,))
+                    own = Scope((one.f_code.co_name,))
+                    return Holder(_path(name, names), (*names, name), (one.f_code.co_filename,), own)
     return None
 
 
@@ -132,17 +136,22 @@ def _owner(referrer: Any, thing: Any, names: tuple[str, ...]) -> Holder | None:
         if code is not None and is_users_code(code):
             name = referrer.__wrapped__.__name__
             place = Place(code.co_filename, code.co_firstlineno, name)
-            return Holder(f"the cache of {name}()", (name,), (code.co_filename,), referrer.cache_info().maxsize, place)
+            bound = referrer.cache_info().maxsize
+            return Holder(f"the cache of {name}()", (name,), (code.co_filename,), None, bound, place)
         return None
     if isinstance(referrer, CellType):
         return _closure(referrer, names)
+    if isinstance(referrer, GeneratorType):
+        return _waiting(referrer, thing, names)
     if isinstance(referrer, FunctionType | MethodType | ModuleType | type):
         return _of_definition(referrer, thing, names)
     if is_users_class(type(referrer)):
         path = names or _slot(referrer, thing)
         file = _file_of(type(referrer))
         if path:
-            return Holder(_path(type(referrer).__name__, path), path, (file,) if file else ())
+            return Holder(
+                _path(type(referrer).__name__, path), path, (file,) if file else (), _of_class(type(referrer))
+            )
     return None
 
 
@@ -151,14 +160,17 @@ def _of_definition(referrer: Any, thing: Any, names: tuple[str, ...]) -> Holder 
     if isinstance(referrer, FunctionType) and is_users_code(referrer.__code__):
         defaults = [*(referrer.__defaults__ or ()), *(referrer.__kwdefaults__ or {}).values()]
         if any(one is thing for one in defaults):  # def step(x, kept=[]): …
-            names = referrer.__code__.co_varnames[: referrer.__code__.co_argcount]
-            name = next((n for n, v in zip(reversed(names), reversed(defaults), strict=False) if v is thing), "")
-            return Holder(name or referrer.__name__, (*names, name), (referrer.__code__.co_filename,))
+            own = referrer.__code__.co_varnames[: referrer.__code__.co_argcount]
+            name = next((n for n, v in zip(reversed(own), reversed(defaults), strict=False) if v is thing), "")
+            where, scope = referrer.__code__.co_filename, Scope((referrer.__name__,))
+            return Holder(name or referrer.__name__, (*names, name), (where,), scope)
     if isinstance(referrer, type) and is_users_class(referrer):
         attribute = next((name for name, value in vars(referrer).items() if value is thing), None)
-        if attribute is not None:
+        path = names if attribute is None else (*names, attribute)
+        if path and path[-1] in vars(referrer):  # it may have been reached through the dictionary of the class
             file = _file_of(referrer)
-            return Holder(f"{referrer.__name__}.{attribute}", (*names, attribute), (file,) if file else ())
+            scope, files = _of_class(referrer), (file,) if file else ()
+            return Holder(_path(referrer.__name__, path), path, files, scope)
     return None
 
 
@@ -175,8 +187,23 @@ def _closure(cell: CellType, names: tuple[str, ...]) -> Holder | None:
             ):
                 at = next(number for number, one in enumerate(cells) if one is cell)
                 name = function.__code__.co_freevars[at]
-                return Holder(_path(name, names), (*names, name), (function.__code__.co_filename,))
+                scope = Scope(tuple(one for one in function.__qualname__.split(".") if one != "<locals>"))
+                return Holder(_path(name, names), (*names, name), (function.__code__.co_filename,), scope)
     return None
+
+
+def _waiting(generator: GeneratorType[Any, Any, Any], thing: Any, names: tuple[str, ...]) -> Holder | None:
+    """A variable of a generator of the user's, which waits to be asked for more."""
+    code = generator.gi_code
+    if generator.gi_frame is None or not is_users_code(code):
+        return None
+    own = dict(generator.gi_frame.f_locals)
+    name = next((name for name, value in own.items() if value is thing), None)
+    return Holder(_path(name, names), (*names, name), (code.co_filename,), Scope((code.co_name,))) if name else None
+
+
+def _of_class(cls: type) -> Scope:
+    return Scope(tuple(one.__name__ for one in cls.__mro__ if is_users_class(one)), is_class=True)
 
 
 def _slot(owner: Any, thing: Any) -> tuple[str, ...]:

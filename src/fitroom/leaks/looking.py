@@ -27,7 +27,7 @@ _MOST_TURNS = 5000
 _WAIT = 3.0  # times what a look takes, until the next
 _WAIT_AT_FIRST = 0.15  # seconds
 _MORE_AT_FIRST = 0.08  # of the turns so far
-_WIDER = 1.3  # each time
+_TWICE = 2.0  # times as long as at the last look: one more, so that what grows once an epoch is seen to
 _ALLOWED = 1.8  # seconds of looks, whatever the time so far
 _SHARE = 0.008  # of the time, beyond that
 _KEPT = 12  # looks that are remembered
@@ -70,7 +70,8 @@ class Looking:
         return turns >= enough and seconds >= wait and (not far or self._affordable(elapsed))
 
     def _affordable(self, elapsed: float) -> bool:
-        return self.spent + self._took <= _ALLOWED + _SHARE * elapsed
+        is_seldom = bool(self._looks) and elapsed >= _TWICE * self._looks[-1].seconds
+        return is_seldom or self.spent + self._took <= _ALLOWED + _SHARE * elapsed
 
     def look(
         self, turn: int, elapsed: float, reader: Counters, trends: dict[str, Trend], frame: FrameType | None
@@ -97,13 +98,17 @@ class Looking:
             turn, elapsed, kinds, Counter(self._happened.made), self.traces(), before, after, trimmed, automatic,
             walk.tensors,
             walk.objects,
+            self._happened.ours,
         )  # fmt: skip
         self._looks = [*self._looks[-_KEPT:], look]
-        held = self._growing.take(walk, kinds, frame)
+        grown = self._growing.take(walk, kinds, frame)
+        held = tuple(one for one in grown if not one.is_bounded)
+        filling = tuple(one for one in grown if one.is_bounded)
+        reader.own = self._growing.weight()
         self._left = max(0, self._left - 1)
         self._took = time.monotonic() - start
         self.spent += self._took
-        facts = Facts(tuple(self._looks), held, self._happened, self._cycle, trends, _clears())
+        facts = Facts(tuple(self._looks), held, self._happened, self._cycle, trends, _clears(), filling)
         if len(self._looks) >= _ENOUGH and not held and facts.lasting()[0] < _LITTLE and look.garbage < _MUCH_GARBAGE:
             self._left = 0  # it was a warm-up
         return blamed(facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import sysconfig
@@ -12,6 +13,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple
 
 _OURS = str(Path(__file__).resolve().parent.parent) + os.sep
+_WATCHING = __name__.split(".")[:2]
 _STANDARD = tuple(
     {str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -41,13 +43,19 @@ def is_users_file(file: str) -> bool:
         return file.startswith("<ipython") or file == "<stdin>"
     if "/ipykernel_" in file:  # a cell of a notebook
         return True
-    path = str(Path(file).resolve())
+    path = os.path.realpath(file)  # pathlib would intern every part: some MiB, which look like a leak
     return not path.startswith((_OURS, *_STANDARD)) and f"{os.sep}site-packages{os.sep}" not in path
 
 
 def is_users_code(code: CodeType) -> bool:
     """Whether code is the user's."""
     return is_users_file(code.co_filename)
+
+
+def code_of(function: object) -> CodeType | None:
+    """The code of a function; of a method's, not of what TensorFlow binds it with."""
+    plain = inspect.unwrap(function) if callable(function) else function
+    return getattr(getattr(plain, "__func__", plain), "__code__", None)
 
 
 def users_frame(frame: FrameType | None) -> FrameType | None:
@@ -96,6 +104,19 @@ def is_users_class(cls: type) -> bool:
     """Whether a class is defined in the user's code."""
     file = file_of(sys.modules.get(cls.__module__))
     return cls.__module__ == "__main__" or (file is not None and is_users_file(file))
+
+
+def is_by_us(frame: FrameType | None) -> bool:
+    """Whether it is fitroom that has TensorFlow do something, from `frame` outwards, not the user nor Keras for them.
+
+    The guard is around every call of Keras' methods; what Keras does in there is what the user's line asked for.
+    """
+    while frame is not None:
+        part = str(frame.f_globals.get("__name__", "")).split(".")
+        if part[0] != "tensorflow" and part[:2] != _WATCHING:
+            return part[0] == "fitroom"
+        frame = frame.f_back
+    return False
 
 
 def users_frames(frame: FrameType | None) -> list[FrameType]:

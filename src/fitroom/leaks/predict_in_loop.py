@@ -17,20 +17,20 @@ PAGE = page(
     "the process grows by some KiB with each call, over hundreds of calls; the device does not.",
     "model(x, training=False) or model.predict_on_batch(x) for a batch; one predict for all samples.",
 )
-_MANY = 100  # calls
-_KINDS = ("predict", "evaluate")
+MANY = 100  # calls
+KINDS = ("predict", "evaluate")
 
 
 def find(facts: Facts) -> Iterator[Leak]:
     """A line that calls predict again and again, while memory rises with each call, and nothing else tells why."""
     rise, on_device = facts.unexplained()
-    loop = facts.happened.loop(*_KINDS)
-    times = sum(facts.turns_of(kind) for kind in _KINDS)
-    counts = [sum(look.kinds[kind] for kind in _KINDS) for look in facts.looks]
-    if loop is None or loop[1] < _MANY or not facts.still(counts) or not is_much(rise, times):
+    loop = facts.happened.loop(*KINDS)
+    times = sum(facts.turns_of(kind) for kind in KINDS)
+    counts = [sum(look.kinds[kind] for kind in KINDS) for look in facts.looks]
+    if loop is None or loop[1] < MANY or not facts.still(counts) or not is_much(rise, times):
         return
     place, count = loop
-    kind = next(kind for kind in _KINDS if (kind, place) in facts.happened.calls)
+    kind = next(kind for kind in KINDS if (kind, place) in facts.happened.calls)
     yield Leak(
         CAUSE,
         place,

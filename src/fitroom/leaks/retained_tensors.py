@@ -8,6 +8,7 @@ from fitroom.core import Cause
 from fitroom.leaks.cause import LEAST, page
 from fitroom.leaks.facts import Facts
 from fitroom.leaks.leak import Leak
+from fitroom.leaks.sizes import AROUND_A_TENSOR
 
 CAUSE = Cause.RETAINED_TENSORS
 PAGE = page(
@@ -25,16 +26,17 @@ _FEW = 8  # tensors
 def find(facts: Facts) -> Iterator[Leak]:
     """Containers and variables of the user's that hold ever more tensors."""
     for held in facts.held:
-        if held.size.models or held.size.tensors + 600 * held.size.pieces < max(held.size.other // 2, LEAST):
+        if held.size.models or held.size.tensors + AROUND_A_TENSOR * held.size.pieces < max(
+            held.size.other // 2, LEAST
+        ):
             continue
         if held.length and held.size.pieces < _FEW:
             continue
         kind, each = held.each()
-        adds = f", {held.grown} more since it is watched" if held.length else ""
         yield Leak(
             CAUSE,
             held.lines[0] if held.lines else None,
-            f"{held.name} holds {held.words}{adds}",
+            str(held),
             "keep numbers, not tensors, or empty it now and then",
             f"{held.name.rsplit('.', 1)[-1].strip('()')}.append(float(loss))    # or .numpy()",
             held.size.total,

@@ -25,6 +25,7 @@ def find(facts: Facts) -> Iterator[Leak]:
         and facts.still(counts)
         and traced.traces >= OFTEN
         and (times := counts[-1] - counts[0])
+        and not facts.may_be_ours(times)
     ]
     for times, traced in sorted(found, key=lambda one: -one[0])[:1]:
         if is_much(rise, times):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 _DEEP = 5
 _SAMPLED = 12  # elements of a container that stand for the others
 _GRANULE = 256  # what the device's allocator rounds up to
-_TENSOR = 600  # bytes of the objects around a tensor's own, on the host: Python's, TensorFlow's handle
+AROUND_A_TENSOR = 600  # bytes of the objects around a tensor's own, on the host: Python's, TensorFlow's handle
 
 
 class Size(NamedTuple):
@@ -45,7 +45,7 @@ def of(thing: Any, depth: int = _DEEP) -> Size:
     """What `thing` holds on to, roughly; of large containers some elements stand for all."""
     name = type(thing).__name__
     if name == "EagerTensor":
-        return Size(_rounded(_elements(thing.shape) * thing.dtype.size), _TENSOR, 1)
+        return Size(_rounded(_elements(thing.shape) * thing.dtype.size), AROUND_A_TENSOR, 1)
     if name == "ndarray":
         base = thing.base  # a view keeps all of what it is a view of
         nbytes = max(int(thing.nbytes), int(getattr(base, "nbytes", 0) or 0) if type(base).__name__ == "ndarray" else 0)
@@ -75,7 +75,7 @@ def _object(thing: Any, depth: int) -> Size:
     if isinstance(numpy_like, int):
         return Size(0, numpy_like)
     if hasattr(thing, "shape") and hasattr(thing, "dtype"):  # a variable: of Keras', of TensorFlow's
-        return Size(_rounded(_elements(thing.shape) * 4), _TENSOR, 1)
+        return Size(_rounded(_elements(thing.shape) * 4), AROUND_A_TENSOR, 1)
     is_library = type(thing).__module__.split(".")[0] in ("tensorflow", "keras")
     return Size(0, sys.getsizeof(thing, 0), 0, 0, int(is_library))
 

@@ -1,12 +1,13 @@
 """Where leaks/ reaches into Keras and TensorFlow. Tried on TensorFlow 2.21.0 and Keras 3.15.1.
 
-Hooks are put on classes once and told to whoever watches; a call costs about a microsecond more.
+Hooks are put on classes once and told to whoever watches; a call costs a few microseconds more.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -23,14 +24,18 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from fitroom.leaks.places import is_users_code
 
 _CALLS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+_is_eager = tf.executing_eagerly  # looked up once: tf is no plain module
 _BATCHES = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end")
 
 
 class Watcher(Protocol):
     """Whoever is told what the script does; each is called in the script's thread, at its end."""
 
-    def tick(self, kind: str, *, at_call: bool = False) -> None:
-        """A step, a call, an epoch."""
+    def tick(self, kind: str) -> None:
+        """A step, a batch, an epoch: often, and to be quick."""
+
+    def called(self, kind: str) -> None:
+        """A call of one of Keras' methods that train or predict."""
 
     def made(self, kind: str) -> None:
         """A model, a dataset, a function was made."""
@@ -56,11 +61,11 @@ class _Depth(threading.local):
 _depth = _Depth()
 
 
-@contextmanager
-def _inside() -> Iterator[None]:
+def _inside(plain: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call something of Keras' or TensorFlow's: what that calls in turn is not the user's."""
     _depth.calls += 1
     try:
-        yield
+        return plain(*args, **kwargs)
     finally:
         _depth.calls -= 1
 
@@ -75,7 +80,7 @@ def install(watcher: Watcher) -> None:
     _after(keras.Model, "__init__", lambda model: None if _is_inner(model) else watcher.made("model"))
     _after(keras.Model, "compile", lambda *_: None if _depth.calls else watcher.made("compiled"))
     _after(dataset_ops.DatasetV2, "__init__", lambda *_: None if _depth.calls else watcher.made("dataset"))
-    _after(polymorphic_function.Function, "__init__", lambda *_: None if _depth.calls else watcher.made("function"))
+    _after(polymorphic_function.Function, "__init__", lambda *_: None if _is_a_stage() else watcher.made("function"))
     _count_generators(watcher)
     _around_function(watcher)
     _outermost(keras.Model, "__call__", "call of the model", watcher)
@@ -127,17 +132,26 @@ def _is_inner(model: Any) -> bool:
     return False
 
 
+def _is_a_stage() -> bool:
+    """Whether a function is made inside another call: by Keras, or by tf.data for one of a dataset's stages."""
+    frame = None if _depth.calls else inspect.currentframe()
+    while frame is not None and not is_users_code(frame.f_code):
+        if str(frame.f_globals.get("__name__", "")).startswith("tensorflow.python.data."):
+            return True
+        frame = frame.f_back
+    return bool(_depth.calls)
+
+
 def _outermost(owner: Any, name: str, kind: str, watcher: Watcher) -> None:
     """A method that is a turn of a loop, where it is called line by line and not from within another."""
     plain = getattr(owner, name)
 
     @functools.wraps(plain)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _depth.calls or not tf.executing_eagerly():
+        if _depth.calls or not _is_eager():
             return plain(self, *args, **kwargs)
-        with _inside():
-            result = plain(self, *args, **kwargs)
-        watcher.tick(kind, at_call=True)
+        result = _inside(plain, self, *args, **kwargs)
+        watcher.tick(kind)
         return result
 
     _put(owner, name, plain, method)
@@ -157,12 +171,11 @@ def _around_call(name: str, watcher: Watcher) -> None:
             compiled.add(model)
             watcher.program(None)
         try:
-            with _inside():
-                result = plain(model, *args, **kwargs)
+            result = _inside(plain, model, *args, **kwargs)
         except Exception as error:
             watcher.failed(error, model)
             raise
-        watcher.tick(name, at_call=True)
+        watcher.called(name)
         return result
 
     _put(keras.Model, name, plain, method)
@@ -174,17 +187,19 @@ def _around_function(watcher: Watcher) -> None:
 
     @functools.wraps(plain)
     def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 # stands in for it
-        if not tf.executing_eagerly():
+        if not _is_eager():
             return plain(function, *args, **kwargs)
         before = function.experimental_get_tracing_count()
-        is_outermost = not _depth.calls
+        depth = _depth.calls
+        _depth.calls = depth + 1
         try:
-            with _inside():
-                result = plain(function, *args, **kwargs)
+            result = plain(function, *args, **kwargs)
         except Exception as error:
-            if is_outermost:
+            if not depth:
                 watcher.failed(error, None)
             raise
+        finally:
+            _depth.calls = depth
         new = function.experimental_get_tracing_count() - before
         if new > 0:
             watcher.traced(function, args, kwargs, new)
@@ -195,8 +210,8 @@ def _around_function(watcher: Watcher) -> None:
             if key not in known:
                 known.add(key)
                 watcher.program(function)
-        if is_outermost:
-            watcher.tick("call of a function", at_call=True)
+        if not depth:
+            watcher.tick("call of a function")
         return result
 
     _put(polymorphic_function.Function, "__call__", plain, __call__)
@@ -208,8 +223,7 @@ def _count_generators(watcher: Watcher) -> None:
 
     @functools.wraps(plain)
     def from_generator(*args: Any, **kwargs: Any) -> Any:
-        with _inside():
-            result = plain(*args, **kwargs)
+        result = _inside(plain, *args, **kwargs)
         watcher.made("generator")
         return result
 
@@ -241,7 +255,24 @@ def _kind(value: Any) -> str:
         return repr(value)[:40]
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"shape {tuple(value.shape)} of {getattr(value.dtype, 'name', value.dtype)}"
-    return f"a {type(value).__name__} at {id(value):#x}"
+    return f"a {type(value).__name__}, number {_number(value)}"
+
+
+_numbered: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_numbers: dict[int, int] = {}
+_counting = itertools.count(1)
+
+
+def _number(value: Any) -> int:
+    """A number for an object that no other gets: where one is freed, the next may lie at the same address."""
+    at = id(value)
+    if _numbered.get(at) is not value:
+        try:
+            _numbered[at] = value
+        except TypeError:  # it cannot be told when it is gone
+            return at
+        _numbers[at] = next(_counting)
+    return _numbers[at]
 
 
 def operations_of(function: Any) -> int:

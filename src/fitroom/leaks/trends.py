@@ -17,6 +17,7 @@ _STILL = 0.5  # the last third rises at least this much of what the middle one d
 _ALREADY = 0.2  # the middle third rises at least this much of what the last one does: else it has just begun
 _ABOVE_NOISE = 3.0
 _ABOVE_TEETH = 2.0
+_PARTS, _ALIKE = 4, 1.6  # parts of a straight line, and how much faster one may rise than another
 
 
 class Point(NamedTuple):
@@ -34,12 +35,14 @@ class Trend(NamedTuple):
         grows: whether it rises, has risen before, and goes on.
         per_turn, per_second: how fast, in the part that was judged.
         risen: how much in that part.
+        is_straight: whether it came at one speed: what warms up slows down, or comes in leaps.
     """
 
     grows: bool
     per_turn: float = 0.0
     per_second: float = 0.0
     risen: float = 0.0
+    is_straight: bool = False
 
 
 class Series:
@@ -107,7 +110,16 @@ def trend(points: Sequence[Point], least: float = 0.0) -> Trend:
     recent = judged[len(judged) // 2]  # turns come at changing speeds, and those to come are like the last
     seconds = judged[-1].seconds - recent.seconds
     per_second = per_turn * (judged[-1].turn - recent.turn) / seconds if seconds > 0 else 0.0
-    return Trend(per_turn > 0 and per_second > 0, per_turn, per_second, risen)
+    return Trend(per_turn > 0 and per_second > 0, per_turn, per_second, risen, _is_straight(judged))
+
+
+def _is_straight(points: Sequence[Point]) -> bool:
+    """Whether each part rises about as fast as the others."""
+    ends = [points[part * (len(points) - 1) // _PARTS] for part in range(_PARTS + 1)]
+    if any(after.turn <= before.turn for before, after in itertools.pairwise(ends)):
+        return False
+    speeds = [(after.value - before.value) / (after.turn - before.turn) for before, after in itertools.pairwise(ends)]
+    return min(speeds) > 0 and max(speeds) <= _ALIKE * min(speeds)
 
 
 def _mean(points: Sequence[Point]) -> float:

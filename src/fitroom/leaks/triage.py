@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -25,6 +26,7 @@ _AGAIN = 1.3  # times as much or as little time as was said: worth saying again
 _CALM = 0.1  # of the time that was said to be left, before another is said
 _TURNS, _MORE = 20, 0.3  # turns without growth, and of those so far, until a leak is none
 _STILL = 0.25  # of the growth that was to be expected
+_LEAPS = 0.1  # of a leak's speed, between its leaps: tables that double as they fill
 _SOON = 3  # steps that may have passed before the one that "comes after the first"
 
 _ENDED_BY_LOOKS = {Cause.REFERENCE_CYCLES, Cause.MALLOC_RETENTION}  # which collect and trim
@@ -67,11 +69,13 @@ class Triage:
             if left is not None and left <= _HORIZON:
                 found[leak.key] = leak.running_out_in(left), own
         if not is_last:  # at the end, what was in a function's variables is gone
-            for key in [key for key in self._known if key not in found and self._may_stop(key[0])]:
-                self._over(key)
+            elsewhere = {cause for cause, _ in found}  # the line that makes something, until its holder is known
+            for key in [key for key in self._known if key not in found]:
+                if self._may_stop(key[0]) or key[0] in elsewhere:
+                    self._over(key)
         last, turns = facts.looks[-1], facts.looks[-1].turn - facts.looks[0].turn
         for key, (leak, own) in found.items():
-            self._since[key] = _Since(last.turn, last.after, leak.grown / max(1, turns), own)
+            self._since[key] = _Since(last.turn, last.after, _at_least(leak.grown / max(1, turns), facts), own)
             self._known[key] = leak
             if key not in self._told:
                 self._say(leak)
@@ -124,7 +128,6 @@ class Triage:
         place: Place | None,
         first: Counts | None,
         reader: Counters,
-        traces: dict[object, int],
         model: Any,
     ) -> None:
         """A step ran out of memory: was it the one after the first?"""
@@ -138,9 +141,8 @@ class Triage:
         if model is not None:
             stays["the optimizer's slots"] = tf_seams.slots_of(model)
             stays["weights"] = tf_seams.weights_of(model)
-        known = sum(stays.values())
-        came = max(0, now.device - (first.device if first is not None else 0))
-        stays["batches prepared ahead, outputs and graphs"] = max(0, came - known)
+        came = now.device - (first.device if first is not None else stays.get("weights", 0))
+        stays["batches prepared ahead, outputs and graphs"] = max(0, came - stays.get("the optimizer's slots", 0))
         leak = second_step.leak(second_step.Second(place, steps, stays, reader.device_limit))
         self._known[leak.key] = leak
         self._say(leak)
@@ -156,6 +158,16 @@ def _found(facts: Facts) -> list[Leak]:
             break
     found += [leak for one in causes.OTHERS for leak in one.find(facts)]
     return [leak for leak in found if leak.place is not None]
+
+
+def _at_least(speed: float, facts: Facts) -> float:
+    """The bytes a turn to be expected of a leak: as between the two looks with the least, where it leaps."""
+    speeds = [
+        max(after.after.heap - before.after.heap, after.after.device - before.after.device) / (after.turn - before.turn)
+        for before, after in itertools.pairwise(facts.looks)
+        if after.turn > before.turn
+    ]
+    return max(_LEAPS * speed, min(speed, *speeds)) if speeds else speed
 
 
 def _seconds_left(leak: Leak, own: float, trends: dict[str, Trend], reader: Counters) -> float | None:

@@ -7,15 +7,16 @@ import inspect
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from fitroom import oom
-from fitroom.leaks import places
+from fitroom.leaks import places, predict_in_loop
 from fitroom.leaks.counters import Counters, Counts
 from fitroom.leaks.facts import Facts
-from fitroom.leaks.happenings import Happenings, Made, Traced
+from fitroom.leaks.happenings import CALLS, Happenings, Made, Traced
 from fitroom.leaks.leak import Leak
 from fitroom.leaks.looking import Looking
 from fitroom.leaks.places import Place
@@ -29,8 +30,11 @@ _OFTEN = 0.005  # seconds between two readings, at least
 _COSTS = 150.0  # times what a reading takes, until the next
 _JUDGED = 0.1  # seconds between two judgements, at least
 _LEAST = {"device": 48.0 * KIB, "heap": 48.0 * KIB, "rss": 64.0 * MIB}  # growth that makes suspicious
-_EARLY, _LEAST_EARLY = 15.0, 2.0 * MIB  # seconds in which less than that is a warm-up's, and no look is worth it
+# Seconds in which less than that is a warm-up's, and no look is worth it; less of what comes at one speed.
+_EARLY, _LEAST_EARLY, _LEAST_STRAIGHT = 15.0, 2.0 * MIB, 256.0 * KIB
 _ALSO = 4  # lines that led to a place
+# Times as many calls of predict as at the last look: what one of them leaves hardly shows.
+_DOUBLE, _AT_LAST = 2.0, 1.25
 
 
 class Watch:
@@ -57,7 +61,9 @@ class Watch:
         self._acting: Any = None
         self._is_on = True
         self._first: Counts | None = None  # before the steps of the training under way
-        self._steps = 0  # of that
+        self._begun = 0  # the turn in which that began
+        self._model: weakref.ref[Any] | None = None  # what it trains
+        self._predicted = 0  # calls of predict on one line, when last looked at
         os.register_at_fork(after_in_child=self.stop)
 
     def stop(self) -> None:
@@ -66,20 +72,15 @@ class Watch:
 
     # --- what the hooks tell -----------------------------------------------------------------------------------------
 
-    def tick(self, kind: str, *, at_call: bool = False) -> None:
-        """A turn of some loop is over."""
-        if not self._is_on:
-            return
+    def tick(self, kind: str) -> None:
+        """A turn of some loop is over. Where it is in the source is looked at now and then: that takes longer."""
         self._turn += 1
         self.happened.kinds[kind] += 1
-        if at_call:
-            place = places.place_of(inspect.currentframe())
-            if place is not None:
-                self.happened.calls[kind, place] += 1
-        self._steps += 1
         now = time.monotonic()
-        if now >= self._due and self._lock.acquire(blocking=False):
+        if now >= self._due and self._is_on and self._lock.acquire(blocking=False):
             try:
+                if kind not in CALLS:
+                    self._note(kind)
                 self._read(now)
             except Exception as error:  # whatever it is, the script goes on, unwatched
                 self.stop()
@@ -87,9 +88,23 @@ class Watch:
             finally:
                 self._lock.release()
 
+    def called(self, kind: str) -> None:
+        """A turn of some loop is over that was a call, each of which counts where it is in the source."""
+        self._note(kind)
+        self.tick(kind)
+
+    def _note(self, kind: str) -> None:
+        place = places.place_of(inspect.currentframe())
+        if place is not None:
+            self.happened.calls[kind, place] += 1
+
     def made(self, kind: str) -> None:
-        """Something was made, on the line where the user's code is."""
-        frames = places.users_frames(inspect.currentframe())[: _ALSO + 1]
+        """Something was made, on the line where the user's code is; what fitroom makes for itself does not count."""
+        frame = inspect.currentframe()
+        if places.is_by_us(frame):
+            self.happened.ours += 1
+            return
+        frames = places.users_frames(frame)[: _ALSO + 1]
         lines = [Place(one.f_code.co_filename, one.f_lineno, one.f_code.co_name) for one in frames]
         if lines and self._is_on:
             self.happened.made[Made(kind, lines[0], tuple(dict.fromkeys(lines[1:])))] += 1
@@ -98,7 +113,7 @@ class Watch:
         """A call of a function made new graphs."""
         from fitroom.leaks import tf_seams
 
-        code = getattr(function.python_function, "__code__", None)
+        code = places.code_of(function.python_function)
         is_users = code is not None and places.is_users_code(code)
         key: Any = (code.co_filename, code.co_firstlineno) if code is not None else id(function)
         called = places.place_of(inspect.currentframe())
@@ -116,7 +131,7 @@ class Watch:
 
     def program(self, function: Any) -> None:
         """XLA compiles for a function, or for a model that is trained on the line where the user's code is."""
-        code = getattr(getattr(function, "python_function", None), "__code__", None)
+        code = places.code_of(getattr(function, "python_function", None))
         if code is not None and places.is_users_code(code):
             also = places.place_of(inspect.currentframe())
             place = Place(code.co_filename, code.co_firstlineno, code.co_name)
@@ -126,8 +141,12 @@ class Watch:
 
     def begins(self, model: Any) -> None:
         """A training begins: what it finds, and a good moment to act."""
-        self._steps = 0
-        self._first = self._reader().read() if self._is_on and self._counters is not None else None
+        self._begun = self._turn
+        self._model = weakref.ref(model)
+        self._first = None
+        if self._is_on:
+            with contextlib.suppress(Exception):  # whatever it is, the training goes on
+                self._first = self._reader().read()
         self._act(between_trainings=True)
 
     def failed(self, error: Exception, model: Any) -> None:
@@ -140,7 +159,8 @@ class Watch:
         """A step ran out of memory."""
         if self._is_on and self._counters is not None:
             place = places.place_of(inspect.currentframe())
-            self._triage.ran_out(self._steps, place, self._first, self._counters, self._looking.traces(), model)
+            model = self._model() if model is None and self._model is not None else model
+            self._triage.ran_out(self._turn - self._begun, place, self._first, self._counters, model)
 
     # --- what comes of it --------------------------------------------------------------------------------------------
 
@@ -175,18 +195,29 @@ class Watch:
         found = {}
         for name, series in self._series.items():
             points = series.points
-            least = max(_LEAST[name], _LEAST_EARLY) if self._elapsed() < _EARLY else _LEAST[name]
-            judged = [trend(points[-count:], least) for count in (len(points), len(points) // 2) if count]
-            found[name] = next((one for one in judged if one.grows), Trend(False))
+            judged = [trend(points[-count:], _LEAST[name]) for count in (len(points), len(points) // 2) if count]
+            found[name] = next((one for one in judged if one.grows and self._is_worth_it(one)), Trend(False))
         return found
+
+    def _is_worth_it(self, rising: Trend) -> bool:
+        least = _LEAST_STRAIGHT if rising.is_straight else _LEAST_EARLY
+        return self._elapsed() >= _EARLY or rising.risen > least
 
     def _judge(self, now: float, suspicious: bool) -> None:
         self._judged = now
         if self._triage.leaks:
             self._triage.recheck(self._turn, self._trends(), self._reader())
-        if self._looking.is_due(self._turn, self._elapsed(), suspicious=suspicious):
+        if self._looking.is_due(self._turn, self._elapsed(), suspicious=suspicious) or self._predicts(_DOUBLE):
             self._look()
         self._act(between_trainings=False)
+
+    def _predicts(self, more: float) -> bool:
+        """Whether a line calls predict so often that it is worth a look, and so much more often than at the last."""
+        loop = self.happened.loop(*predict_in_loop.KINDS)
+        if loop is None or loop[1] < max(predict_in_loop.MANY, more * self._predicted):
+            return False
+        self._predicted = loop[1]
+        return True
 
     def _look(self, *, is_last: bool = False) -> None:
         frame: FrameType | None = inspect.currentframe()
@@ -213,7 +244,8 @@ class Watch:
             return
         with contextlib.suppress(Exception):
             elapsed = self._elapsed()
-            if self._looking.is_due(self._turn, elapsed, suspicious=self._is_suspicious(), is_last=True):
+            is_due = self._looking.is_due(self._turn, elapsed, suspicious=self._is_suspicious(), is_last=True)
+            if is_due or self._predicts(_AT_LAST):
                 self._look(is_last=True)
             self._triage.close()
         self._lock.release()

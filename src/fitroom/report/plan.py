@@ -22,7 +22,8 @@ def _table(plan: Plan) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", no_wrap=True)
     table.add_column(f"batch {plan.footprint.batch_size}", no_wrap=True)
-    for title in ("peak", "time", "result", f"in {format_bytes(plan.budget.bytes)}", "largest"):
+    each = " each" if plan.footprint.replicas else ""
+    for title in ("peak", "time", "result", f"in {format_bytes(plan.budget.bytes)}{each}", "largest"):
         table.add_column(title, justify="right" if title in ("peak", "time", "largest") else "left", no_wrap=True)
     for one in (plan, *plan.alternatives):
         assert one.footprint is not None
@@ -45,15 +46,20 @@ def _largest(plan: Plan) -> str:
     return str(plan.largest_batch or "none")
 
 
-def typed(plan: Plan, script: str) -> list[str]:
-    """The command and the line of code that use it."""
-    assert plan.budget is not None
-    budget = ["--budget", f"{plan.budget.mib}MiB"] if plan.budget.origin == "asked" else []
+def typed(plan: Plan, command: list[str], asked: str | None) -> list[str]:
+    """The command and the line of code that use it.
+
+    Args:
+        plan: what was chosen.
+        command: the script, with its arguments.
+        asked: the budget, as it was typed.
+    """
+    budget = ["--budget", asked] if asked is not None else []
     if not plan.remedies:
-        return [shlex.join(["fitroom", "run", *budget, script])]
+        return [shlex.join(["fitroom", "run", *budget, *command])]
     allow = [word for one in plan.remedies if not one.exact for word in ("--allow", one.name)]
     allowed = "".join(f", allow={one.name!r}" for one in plan.remedies if not one.exact)
     return [
-        shlex.join(["fitroom", "run", *budget, *allow, "--plan", str(plan), script]),
+        shlex.join(["fitroom", "run", *budget, *allow, "--plan", str(plan), *command]),
         f'fitroom.guard(model, plan="{plan}"{allowed})',
     ]

@@ -52,17 +52,19 @@ def account(record: Record, code: int, folder: Path, again: Again) -> str:
     """What happened, what was changed, what the result is, where the Record is, and what to type next."""
     troubles = _happened(record)
     place = str(folder)
+    waited = [f"{one.data['evidence']}. Try: {one.data['advice']}" for one in record.of("waiting")[-1:]]
+    but = "".join(f"\n  waited  {one}" for one in waited)
     if not troubles and code:
         go_on = f" To go on: {again.resumed}" if again.resumed else ""
-        return f"{_end(code)}; nothing was changed. Record: {place}.{go_on}"
+        return f"{_end(code)}; nothing was changed. Record: {place}.{go_on}{but}"
     if not troubles:
-        return f"memory sufficed, and nothing was changed. Record: {place}"
+        return f"memory sufficed, and nothing was changed. Record: {place}{but}"
     rows = [("happened", "; ".join(troubles))]
     rows += [("leak", leak_words.sentence(leak.data).removeprefix("leak at ")) for leak in leaks(record)]
     changed = changes(record)
     rows.append(("changed", "; ".join(changed) or "nothing"))
     rows.append(("result", _result(record, code)))
-    rows += [("waited", f"{one.data['evidence']}. Try: {one.data['advice']}") for one in record.of("waiting")[-1:]]
+    rows += [("waited", one) for one in waited]
     rows.append(("record", place))
     rows.append(("next", _next(record, code, again)))
     width = max(len(name) for name, _ in rows)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +15,7 @@ from fitroom.units import format_bytes
 
 _FULL = 0.9  # of a limit: red
 _NAME = 9  # characters of the first column
+_ROOM = 8  # characters, for bars and lines that still tell something
 
 
 @dataclass(frozen=True)
@@ -84,24 +86,49 @@ class View:
 
 
 class Picture:
-    """A view, drawn for however wide the terminal is now."""
+    """A view, drawn for however wide the terminal is now.
 
-    def __init__(self, view: View) -> None:
+    Args:
+        view: what there is to see.
+        is_cut: whether only as much is drawn as the terminal is high.
+    """
+
+    def __init__(self, view: View, *, is_cut: bool = False) -> None:
         self.view = view
+        self.is_cut = is_cut
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        view, width = self.view, options.max_width
+        if not self.is_cut:
+            yield from self._parts(options.max_width)
+            return
+        lines = console.render_lines(Group(*self._parts(options.max_width)), options.reset_height(), pad=False)
+        height = options.size.height
+        shown = lines if len(lines) <= height else lines[: max(height - 1, 0)]
+        for line in shown:
+            yield from line
+            yield Segment.line()
+        if len(shown) < len(lines):
+            yield Text(f"… {len(lines) - len(shown)} more lines: make the window taller", "dim", no_wrap=True)
+
+    def _parts(self, width: int) -> Iterator[RenderableType]:
+        view = self.view
         colour = "green" if view.is_running else "dim"
         yield Text.assemble((view.title, "bold"), "  ", (view.state, colour), overflow="fold")
         yield self._meters(width)
         yield self._words(width)
 
     def _meters(self, width: int) -> Table:
-        """Bars and sparklines, as wide as there is room."""
+        """Bars and sparklines, as wide as there is room; without them, where there is none."""
         view = self.view
         texts = [*(_amount(one, view) for one in view.memory), *(one.text for one in view.use)]
         middle = min(max(map(len, texts), default=0), 40)
-        room = max(width - _NAME - middle - 6, 0)
+        room = width - _NAME - middle - 6
+        if room < _ROOM:
+            table = _grid(_NAME, max(width - _NAME - 2, 1))
+            names = [*(one.name for one in view.memory), *(one.name for one in view.use)]
+            for name, text in zip(names, texts, strict=True):
+                table.add_row(name, text)
+            return table
         bars, line = room * 2 // 5, room - room * 2 // 5
         table = _grid(_NAME, bars, middle, line)
         for memory in view.memory:
@@ -118,7 +145,7 @@ class Picture:
     def _words(self, width: int) -> Table:
         table = _grid(_NAME, max(width - _NAME - 2, 1))
         if self.view.split:
-            table.add_row("time", _split(self.view.split, max(min(width // 3, 40), 10)))
+            table.add_row("time", _split(self.view.split, width - _NAME - 2))
         for name, texts, style in self._rows():
             for number, text in enumerate(texts):
                 table.add_row("" if number else name, Text(text, style))
@@ -137,7 +164,8 @@ class Picture:
 def _grid(*widths: int) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     for number, width in enumerate(widths):
-        table.add_column(width=max(width, 1), style="bold" if number == 0 else "", overflow="fold")
+        is_name = number == 0
+        table.add_column(width=max(width, 1), style="bold" if is_name else "", overflow="fold", no_wrap=is_name)
     return table
 
 
@@ -149,7 +177,11 @@ def _amount(memory: Memory, view: View) -> str:
     return f"{format_bytes(memory.now)}{of}{peak}"
 
 
-def _split(shares: tuple[float, ...], width: int) -> Text:
+def _split(shares: tuple[float, ...], room: int) -> Text:
+    """Parts of the time as a bar and in words, in one line where there is room for that."""
     names = ("steps", "waiting for data", "other")
     words = "  ".join(f"{name} {share:.0%}" for name, share in zip(names, shares, strict=False))
-    return Text.assemble((split_bar(shares, width), "green"), "  ", words)
+    beside = min(room - len(words) - 2, 40)
+    if beside >= _ROOM:
+        return Text.assemble((split_bar(shares, beside), "green"), "  ", words)
+    return Text.assemble((split_bar(shares, max(min(room, 40), 1)), "green"), "\n", words)

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fitroom.steps import graph_seams, replicas
 from fitroom.steps.state import State, native
 
 
@@ -21,6 +22,9 @@ def kind_of(gradient: Any) -> str:
 class Accumulators:
     """Room for the sum of each variable's dense gradient. Sparse ones are joined when all of them are there.
 
+    Every replica has rooms of its own, where its weights are: what it adds up there is its own gradient, which the
+    optimizer then adds to the others'.
+
     Args:
         variables: what the gradients are of.
         kinds: each gradient's kind.
@@ -28,8 +32,11 @@ class Accumulators:
 
     def __init__(self, variables: Sequence[Any], kinds: Sequence[str]) -> None:
         self.kinds = list(kinds)
-        self._rooms = [_room(one) if kind == "dense" else None for one, kind in zip(variables, kinds, strict=True)]
-        self._state = State(native([room for room in self._rooms if room is not None]))
+        self._rooms = [  # by variable and replica
+            [_room(own) for own in native([one])] if kind == "dense" else None
+            for one, kind in zip(variables, kinds, strict=True)
+        ]
+        self._state = State([room for rooms in self._rooms for room in rooms or ()])
 
     @property
     def variables(self) -> list[Any]:
@@ -39,31 +46,33 @@ class Accumulators:
     def clear(self) -> None:
         """Empty them."""
         for variable in self.variables:
-            zeros = tf.zeros(variable.shape, variable.dtype)
+            with tf.device(variable.device):
+                zeros = tf.zeros(variable.shape, variable.dtype)
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros)
 
-    def add(self, gradients: Sequence[Any], share: Any = None) -> list[Any]:
-        """Add a slice's gradients, each times `share`; returns the sparse ones, weighed."""
+    def add(self, gradients: Sequence[Any], share: Any = None, replica: int = 0) -> list[Any]:
+        """Add a slice's gradients on a replica, each times `share`; returns the sparse ones, weighed."""
         sparse = []
-        for gradient, room in zip(gradients, self._rooms, strict=True):
-            if room is not None:
-                room.assign_add(_times(tf.convert_to_tensor(gradient), share))
+        for gradient, rooms in zip(gradients, self._rooms, strict=True):
+            if rooms is not None:
+                rooms[replica].assign_add(_times(tf.convert_to_tensor(gradient), share), read_value=False)
             elif gradient is not None:
                 values = _times(gradient.values, share)
                 sparse.append(tf.IndexedSlices(values, gradient.indices, gradient.dense_shape))
         return sparse
 
     def total(self, sparse: list[list[Any]]) -> list[Any]:
-        """The whole batch's gradients, with every slice's sparse ones."""
+        """The whole batch's gradients, with every slice's sparse ones; each replica's, where there are several."""
+        values = iter(self._state.read())
         sources: dict[str, Iterator[Any]] = {
-            "dense": iter(self._state.read()),
-            "sparse": iter(join(sparse)),
+            "dense": (replicas.together([next(values) for _ in rooms]) for rooms in self._rooms if rooms is not None),
+            "sparse": iter(replicas.each(lambda *slices: join(slices), *sparse)),
             "none": itertools.repeat(None),
         }
         return [next(sources[kind]) for kind in self.kinds]
 
 
-def join(slices: list[list[Any]]) -> list[Any]:
+def join(slices: Sequence[list[Any]]) -> list[Any]:
     """Each variable's sparse gradient over all slices, duplicates kept: as the whole batch would have given it."""
     return [
         tf.IndexedSlices(
@@ -76,14 +85,10 @@ def join(slices: list[list[Any]]) -> list[Any]:
 
 
 def _room(variable: Any) -> Any:
-    """Room for one variable's sum; one per replica, inside a strategy's scope."""
-    return tf.Variable(
-        tf.zeros(variable.shape, variable.dtype),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
-        name="fitroom_accumulator",
-    )
+    """Room for one variable's sum, where the variable is."""
+    with tf.device(variable.device):
+        zeros = tf.zeros(variable.shape, variable.dtype)
+    return graph_seams.plain_variable(zeros, variable.device, "fitroom_accumulator")
 
 
 def _times(values: Any, share: Any) -> Any:

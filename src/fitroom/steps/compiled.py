@@ -78,7 +78,7 @@ class Compiled:
         """
         if flat is None:
             flat = graph_seams.flat_tensors(arguments)
-        key = tuple([(leaf.dtype, *leaf.shape) for leaf in flat])
+        key = tuple([graph_seams.signature(leaf) for leaf in flat])
         found = self._concrete.get(key)
         if found is None:
             given = arguments if like is None else like
@@ -101,7 +101,7 @@ def any_batch(data: Any) -> Any:
     """What slices of any size are like: traced once for all of them."""
 
     def relaxed(leaf: Any) -> Any:
-        spec = tf.type_spec_from_value(leaf)
-        return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) if isinstance(spec, tf.TensorSpec) else leaf
+        found = graph_seams.relaxed(tf.type_spec_from_value(leaf))
+        return leaf if found is None else found
 
     return tf.nest.map_structure(lambda leaf: None if leaf is None else relaxed(leaf), data)

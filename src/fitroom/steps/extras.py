@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from fitroom.errors import UsageError
-from fitroom.steps import keras_seams, random_seams, slicing
+from fitroom.steps import keras_seams, random_seams, replicas, slicing
 from fitroom.steps.losses import ExtraKind
 from fitroom.steps.state import State, native
 
@@ -24,7 +24,7 @@ def kinds(model: Any, data: Any, *, training: bool) -> list[ExtraKind]:
     """
     if len(model.losses) <= keras_seams.count_regularisers(model):
         return []
-    x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+    x, _, _ = keras.utils.unpack_x_y_sample_weight(replicas.parts(data)[0])
     state = State(native(model.non_trainable_variables))
     before = state.read()
     try:

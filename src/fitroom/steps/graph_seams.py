@@ -11,10 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import rewriter_config_pb2
+from tensorflow.python.distribute import values as distribute_values
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import auto_control_deps_utils, func_graph
-from tensorflow.python.ops import handle_data_util
+from tensorflow.python.ops import handle_data_util, resource_variable_ops
 from tensorflow.python.util import tf_decorator
 
 from fitroom.steps.replacing import replaced
@@ -93,6 +94,12 @@ def written_from_data(function: Any) -> set[int]:
     return found
 
 
+def captured(graph: Any) -> set[str]:
+    """The names of the inputs of a function's graph that are not its arguments."""
+    deferred = tf.nest.flatten(graph.deferred_internal_captures)
+    return {one.name for one in (*(internal for _, internal in graph.captures), *deferred)}
+
+
 def call_flat(function: Any, tensors: list[Any]) -> Any:
     """Call a concrete function with its tensors in order: a third of the time of calling it by its signature."""
     return function.inference_fn.call_preflattened(tensors + function.captured_inputs)
@@ -126,13 +133,42 @@ def flat_tensors(values: Any) -> list[Any]:
     return [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
 
 
+def signature(tensor: Any) -> tuple[Any, ...]:
+    """What a function is traced for: the tensor's type and shape, at less cost than by its properties."""
+    return tensor.dtype, tensor._shape_tuple()
+
+
+def per_replica(values: Any) -> Any:
+    """One value for each replica."""
+    return distribute_values.PerReplica(tuple(values))
+
+
+def plain_variable(value: Any, device: str, name: str) -> Any:
+    """A variable on one device, also inside the scope of a strategy, which would make one for every replica."""
+    with tf.device(device):
+        return resource_variable_ops.ResourceVariable(value, trainable=False, name=name)
+
+
+def relaxed(spec: Any) -> Any | None:
+    """What tensors of this kind are like whatever their first side; None for what is no tensor."""
+    if isinstance(spec, distribute_values.PerReplicaSpec):
+        own = [relaxed(one) for one in spec._value_specs]
+        return None if None in own else distribute_values.PerReplicaSpec(*own)
+    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) if isinstance(spec, tf.TensorSpec) else None
+
+
 @dataclass(frozen=True)
 class Span:
-    """The operations of a graph that one call of a tape's `gradient` made, by their places."""
+    """The operations of a graph that one call of a tape's `gradient` made, by their places.
+
+    Attributes:
+        device: where they are, if they are one replica's of several; None elsewhere.
+    """
 
     graph: Any
     start: int
     stop: int
+    device: str | None = None
 
 
 @contextmanager
@@ -147,7 +183,10 @@ def watched_gradients() -> Iterator[list[Span]]:
         graph = tf.compat.v1.get_default_graph()
         start = len(graph.get_operations())
         result = plain(self, *args, **kwargs)
-        found.append(Span(graph, start, len(graph.get_operations())))
+        operations = graph.get_operations()
+        context = tf.distribute.get_replica_context()
+        is_one_of_several = context is not None and context.num_replicas_in_sync > 1 and start < len(operations)
+        found.append(Span(graph, start, len(operations), operations[start].device if is_one_of_several else None))
         return result
 
     with replaced([(tf.GradientTape, "gradient", gradient)]):
@@ -179,6 +218,11 @@ def changed_function(function: Any, definition: Any, also_run: list[str]) -> Any
     new.control_outputs = [new.get_operation_by_name(name) for name in run]
     for external, internal in old.captures:
         new.add_capture(external, named[internal.name])
+    deferred = old._function_captures  # given anew with each call: what tells replicas' exchanges apart
+    for key, inside in deferred.by_ref_internal.items():
+        stand_ins = tf.nest.map_structure(lambda one: named[one.name], inside)
+        outside, kind = deferred.by_ref_external[key], deferred.by_ref_tracetype[key]
+        new._function_captures.add_or_replace(key, outside, stand_ins, tracetype=kind, is_by_ref=True)
     new.inputs = inputs  # captures among them, where they were
     new.variables = old.variables
     new.structured_outputs, new.structured_input_signature = old.structured_outputs, old.structured_input_signature

@@ -7,13 +7,13 @@ does change (statistics, seeds, metrics) is in `state`, to be put back where an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
-from fitroom.steps import graph_seams, keras_seams, random_seams
+from fitroom.steps import graph_seams, keras_seams, random_seams, replicas
 from fitroom.steps.accumulators import Accumulators, kind_of
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.losses import ExtraKind, Tally, weighed
@@ -53,6 +53,7 @@ class KerasPass:
         self._state_of = -1  # how often the functions that it was made of had changed
         self._weighted_trackers: list[bool] = []
         self._counted = False
+        self._captured: dict[int, list[Any]] = {}  # what each replica's `apply` was given
         self.hidden_random: set[str] = set()  # operations in it whose state cannot be put back
 
     # --- whole -----------------------------------------------------------------------------------------------------
@@ -84,8 +85,13 @@ class KerasPass:
             return logs, self._take()
 
         with self._captured_apply():
-            logs, gradients = self.strategy.run(on_replica, args=(data,))
+            logs, gradients = self._run(on_replica, data)
         return keras_seams.reduce_logs(self.model, logs), gradients
+
+    def _run(self, on_replica: Callable[..., Any], *arguments: Any) -> Any:
+        """What every replica makes of its share."""
+        self._captured.clear()  # of a trace that failed
+        return self.strategy.run(on_replica, args=arguments)
 
     # --- sliced ----------------------------------------------------------------------------------------------------
 
@@ -94,8 +100,7 @@ class KerasPass:
         if self.trains and not self.kinds:
             self.look(data)
         if self._accumulators is None:
-            with self.strategy.scope():
-                self._accumulators = Accumulators(self.variables, self.kinds)
+            self._accumulators = Accumulators(self.variables, self.kinds)
         self._accumulators.clear()
 
     def clear(self) -> None:
@@ -103,26 +108,26 @@ class KerasPass:
         if self._accumulators is not None:
             self._accumulators.clear()
 
-    def trace_slice(self, part: Any, total_samples: int) -> None:
+    def trace_slice(self, part: Any, total_samples: Any) -> None:
         """Trace what a slice like `part` runs, so that `state` knows what it writes."""
         if self._slice.eager:
             self._count.concrete((part,))  # tells whether to count
             return
-        arguments = (part, tf.constant(total_samples, tf.int32), tf.zeros([MOST_LOSSES]))
-        self._slice.concrete(arguments, like=(any_batch(part), *arguments[1:]))
-        self._finish.concrete(([tf.constant(0.0)] * len(self._weighted_trackers), arguments[1]))
+        totals = replicas.each(lambda _: tf.zeros([MOST_LOSSES]), total_samples)
+        self._slice.concrete((part, total_samples, totals), like=(any_batch(part), total_samples, totals))
+        nothing = replicas.each(lambda _: [tf.constant(0.0)] * len(self._weighted_trackers), total_samples)
+        self._finish.concrete((nothing, total_samples))
 
     def totals(self, data: Any) -> Any:
         """The whole batch's amount per loss, counted only where masks or weights make shares differ from samples."""
         if not self._counted:
-            return tf.zeros([MOST_LOSSES])
-        amounts = self._count(data)
-        return tf.pad(amounts, [[0, MOST_LOSSES - amounts.shape[0]]])
+            return replicas.each(lambda _: tf.zeros([MOST_LOSSES]), data)
+        return replicas.each(lambda found: tf.pad(found, [[0, MOST_LOSSES - found.shape[0]]]), self._count(data))
 
-    def slice(self, data: Any, total_samples: int, totals: Any) -> tuple[list[Any], list[Any]]:
+    def slice(self, data: Any, total_samples: Any, totals: Any) -> tuple[list[Any], list[Any]]:
         """Add a slice's gradients to the accumulators; returns what its loss trackers would have been fed, and its
         sparse gradients, weighed."""
-        arguments = (data, tf.constant(total_samples, tf.int32), totals)
+        arguments = (data, total_samples, totals)
         if not self._slice.eager:
             self._slice.concrete(arguments, like=(any_batch(data), *arguments[1:]))
         tracked, sparse = self._slice(*arguments)
@@ -136,9 +141,9 @@ class KerasPass:
         """What a whole batch takes at most, where it has been traced."""
         return self._whole.most_alive(data, samples)
 
-    def finish(self, tracked: list[Any], total_samples: int) -> Any:
+    def finish(self, tracked: list[Any], total_samples: Any) -> Any:
         """Feed the loss trackers as the whole batch would have, and return the logs."""
-        return self._finish(tracked, tf.constant(total_samples, tf.int32))
+        return self._finish(tracked, total_samples)
 
     def gradients(self, sparse: list[list[Any]]) -> list[Any]:
         """The whole batch's gradients, from the accumulators and every slice's sparse ones."""
@@ -146,30 +151,34 @@ class KerasPass:
         return self._accumulators.total(sparse)
 
     def _slice_step(self, data: Any, total_samples: Any, totals: Any) -> tuple[list[Any], list[Any]]:
-        def on_replica(part: Any) -> tuple[list[Any], list[Any]]:
-            samples = tf.shape(_first(part))[0]
-            with weighed(self.model, samples, total_samples, totals, self.extras) as tally:
-                self.step(part)
+        def on_replica(part: Any, total: Any, amounts: Any) -> tuple[list[Any], list[Any]]:
+            tally = weighing.begin(Tally(tf.shape(_first(part))[0], total, amounts))
+            self.step(part)
             assert self._accumulators is not None
-            sparse = self._accumulators.add(self._take())
+            sparse = self._accumulators.add(self._take(), replica=replicas.here())
             self._counted = tally.counted
             return self._tracked(tally), sparse
 
-        with self._captured_apply():
-            result: tuple[list[Any], list[Any]] = self.strategy.run(on_replica, args=(data,))
+        with self._captured_apply(), weighed(self.model, self.extras) as weighing:
+            result: tuple[list[Any], list[Any]] = self._run(on_replica, data, total_samples, totals)
         return result
 
     def _count_step(self, data: Any) -> Any:
         """Only the amounts leave this function: TensorFlow prunes the rest, and changes nothing."""
         import keras
 
-        with keras.StatelessScope(), weighed(self.model, 1, 1, None, self.extras) as tally:
-            x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-            # Seeds and statistics stay as they are: their updates end with the scope.
-            prediction = keras_seams.call(self.model, x, self.trains)
-            self.model.compute_loss(x, y, prediction, weights)
-        self._counted = tally.counted
-        return tf.stack(tally.amounts) if tally.amounts else tf.zeros([0])
+        def on_replica(part: Any) -> Any:
+            tally = weighing.begin(Tally())
+            with keras.StatelessScope():
+                x, y, weights = keras.utils.unpack_x_y_sample_weight(part)
+                # Seeds and statistics stay as they are: their updates end with the scope.
+                prediction = keras_seams.call(self.model, x, self.trains)
+                self.model.compute_loss(x, y, prediction, weights)
+            self._counted = tally.counted
+            return tf.stack(tally.amounts) if tally.amounts else tf.zeros([0])
+
+        with weighed(self.model, self.extras) as weighing:
+            return self.strategy.run(on_replica, args=(data,))
 
     def _finish_step(self, tracked: list[Any], total_samples: Any) -> Any:
         def on_replica(values: list[Any], samples: Any) -> Any:
@@ -212,25 +221,23 @@ class KerasPass:
 
     # --- the capture -----------------------------------------------------------------------------------------------
 
-    _captured: list[Any] | None = None
-
     def _captured_apply(self) -> AbstractContextManager[None]:
         return instead(self.optimizer, "apply", self._capture) if self.trains else nullcontext()
 
     def _capture(self, gradients: Any, trainable_variables: Any = None) -> None:
         """Stands in for the optimizer's `apply` while a step is traced."""
-        if self._captured is not None:
+        if replicas.here() in self._captured:
             raise Unsupported("The training step applies gradients more than once")
         variables = list(self.model.trainable_variables if trainable_variables is None else trainable_variables)
         if not self.optimizer.built:
             with tf.init_scope():
                 self.optimizer.build(variables)
-        self._captured = list(gradients)
+        self._captured[replicas.here()] = taken = list(gradients)
         self.variables = variables
-        self.kinds = [kind_of(gradient) for gradient in self._captured]
+        self.kinds = [kind_of(gradient) for gradient in taken]
 
     def _take(self) -> list[Any]:
-        taken, self._captured = self._captured, None
+        taken = self._captured.pop(replicas.here(), None)
         if not self.trains:
             return []
         if taken is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fitroom.steps import extras, keras_seams, mixing, probe, slicing
+from fitroom.steps import extras, keras_seams, mixing, probe, replicas, slicing
 from fitroom.steps.keras_pass import KerasPass
 from fitroom.steps.recomputation import Chooser, Recomputation, Saving
 from fitroom.steps.state import State
@@ -44,7 +44,7 @@ class KerasStep(Step):
 
     def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
         self.phase = "gradients"
-        samples = slicing.batch_size(data)
+        samples = slicing.sizes(data)
         if not self._ready_to_slice:
             self.passes.trace(data, self._like)
             self.passes.extras = extras.kinds(self.model, data, training=self.trains)
@@ -58,7 +58,7 @@ class KerasStep(Step):
         sparse: list[list[Any]] = []
         for start, stop in bounds:
             fed, rows = self.passes.slice(slicing.cut(data, start, stop), samples, totals)
-            tracked = fed if tracked is None else [one + other for one, other in zip(tracked, fed, strict=True)]
+            tracked = fed if tracked is None else replicas.each(_sums, tracked, fed)
             sparse.append(rows)
         logs = self.passes.finish(tracked or [], samples)
         self._finish(self.passes.gradients(sparse))
@@ -133,3 +133,7 @@ class KerasStep(Step):
         with uninterrupted():
             self._update(gradients)
             self._before = None
+
+
+def _sums(some: list[Any], others: list[Any]) -> list[Any]:
+    return [one + other for one, other in zip(some, others, strict=True)]

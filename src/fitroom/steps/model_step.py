@@ -17,16 +17,21 @@ def model_step(model: Any, name: str) -> Step:
         return KerasStep(model, trains=trains)
     step = graph_seams.python_of(getattr(model, name))
 
-    def function(data: Any) -> Any:
-        return keras_seams.reduce_logs(model, model.distribute_strategy.run(step, args=(data,)))
+    def on_replicas(data: Any) -> Any:
+        return model.distribute_strategy.run(step, args=(data,))
+
+    def reduced(logs: Any) -> Any:
+        return keras_seams.reduce_logs(model, logs)
 
     return OwnStep(
-        function,
+        lambda data: reduced(on_replicas(data)),
         f"{type(model).__name__}.{name}",
         trains=trains,
         jit_compile=bool(model.jit_compile),
         eager=bool(model.run_eagerly),
         strategy=model.distribute_strategy,
+        on_replicas=on_replicas,
+        reduced=reduced,
         metrics=lambda: model.metrics,
         obstacles=lambda: mixing.obstacles(model) if trains else [],
         random_layers=lambda: mixing.random_layers(model) if trains else [],

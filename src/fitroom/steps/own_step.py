@@ -18,10 +18,11 @@ import tensorflow as tf
 
 from fitroom.steps import mixing, probe, slicing
 from fitroom.steps.compiled import Compiled, any_batch
+from fitroom.steps.held import as_tensor, is_tensor
 from fitroom.steps.recomputation import Chooser, Recomputation, Saving
 from fitroom.steps.results import Results
 from fitroom.steps.sites import Capture, NoUpdate, Site, Unsupported
-from fitroom.steps.slice_pass import SlicePass, Taken, is_tensor
+from fitroom.steps.slice_pass import SlicePass, Taken
 from fitroom.steps.state import Current, State
 from fitroom.steps.step import Phase, Step
 from fitroom.steps.uninterrupted import uninterrupted
@@ -37,7 +38,8 @@ class OwnStep(Step):
         name: what to call it in messages.
         trains: whether it should apply gradients; an evaluation does not.
         jit_compile, eager: how it is to run.
-        strategy: the distribution strategy it runs under.
+        strategy: the distribution strategy that its function runs it under, where that is known.
+        on_replicas, reduced: the function in two: what every replica returns, and the one result of that.
         metrics: gives the metrics whose results it returns by name.
         obstacles: gives what its structure tells against slicing.
         random_layers: gives what draws random numbers in it.
@@ -55,6 +57,8 @@ class OwnStep(Step):
         jit_compile: bool = False,
         eager: bool = False,
         strategy: Any = None,
+        on_replicas: Callable[[Any], Any] | None = None,
+        reduced: Callable[[Any], Any] = lambda result: result,
         metrics: Callable[[], Sequence[Any]] = tuple,
         obstacles: Callable[[], list[mixing.Obstacle]] = list,
         random_layers: Callable[[], list[str]] = list,
@@ -65,8 +69,9 @@ class OwnStep(Step):
         self.trains = trains
         self.eager = eager
         self.jit_compile = jit_compile
-        self.strategy = strategy or tf.distribute.get_strategy()
-        self.results = Results(metrics, eager=eager)
+        self._strategy = strategy
+        self.on_replicas = on_replicas or function
+        self.results = Results(metrics, lambda: self.strategy, reduced, eager=eager)
         self._random_layers = random_layers
         self.sites: list[Site] = []
         self._structural = obstacles
@@ -96,6 +101,11 @@ class OwnStep(Step):
     def cut(self, data: Any, start: int, stop: int) -> Any:
         """The data of some samples."""
         return slicing.cut(data, start, stop)
+
+    @property
+    def strategy(self) -> Any:
+        """The distribution strategy under which it trains, or evaluates."""
+        return self._strategy or (self.sites[0].strategy if self.sites else tf.distribute.get_strategy())
 
     @property
     def is_deferred(self) -> bool:
@@ -130,9 +140,7 @@ class OwnStep(Step):
         with Capture().active() as capture:
             result = self.function(data)
             if not tf.executing_eagerly():  # a variable that is returned is read after the update
-                result = tf.nest.map_structure(
-                    lambda leaf: tf.convert_to_tensor(leaf) if is_tensor(leaf) else leaf, result
-                )
+                result = tf.nest.map_structure(lambda leaf: as_tensor(leaf) if is_tensor(leaf) else leaf, result)
         if not self.eager or not tf.executing_eagerly():
             if not self.sites:
                 self.sites = capture.sites
@@ -185,7 +193,7 @@ class OwnStep(Step):
         if number not in self._updates:
             site = self.sites[number]
             options = {"jit_compile": self.jit_compile, "eager": self.eager}
-            self._updates[number] = Update(site.optimizer, site.variables, self.strategy, **options)
+            self._updates[number] = Update(site.optimizer, site.variables, site.strategy, **options)
         return self._updates[number]
 
     # --- sliced ----------------------------------------------------------------------------------------------------
@@ -291,8 +299,6 @@ class OwnStep(Step):
             self.trace(data)
         except Unsupported as error:
             return [mixing.Obstacle(str(error), "and so not be taken apart", can_be_allowed=False)]
-        if self.strategy is not tf.distribute.get_strategy():
-            return [mixing.Obstacle(self.name, "runs under a distribution strategy", can_be_allowed=False)]
         return self.verdict(data).obstacles
 
     def random_layers(self) -> list[str]:

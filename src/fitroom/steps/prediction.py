@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from fitroom.steps import graph_seams, keras_seams, mixing, slicing
+from fitroom.steps import graph_seams, keras_seams, mixing, replicas, slicing
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.recomputation import Chooser, Saving
 from fitroom.steps.state import State
@@ -37,25 +37,30 @@ class Prediction(Step):
 
     def _predict(self, data: Any) -> Any:
         outputs = self.model.distribute_strategy.run(self.model.predict_step, args=(data,))
-        return keras_seams.concatenated(self.model, outputs)
+        return outputs if replicas.count(outputs) > 1 else keras_seams.concatenated(self.model, outputs)
 
     def whole(self, data: Any, like: Any) -> Any:
         self._remember(data, like)
         outputs = self._step(data)
         self._before = None
-        return tf.nest.map_structure(_home, outputs) if self.brings_home else outputs
+        if self.brings_home:
+            return joined([tf.nest.map_structure(_home, own) for own in replicas.parts(outputs)])
+        return keras_seams.concatenated(self.model, outputs) if replicas.count(outputs) > 1 else outputs
 
     def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
-        parts: list[Any] = []
+        by_replica: list[list[Any]] = []
         for start, stop in bounds:
             part = slicing.cut(data, start, stop)
-            if not parts:
+            if not by_replica:
                 self._remember(part, any_batch(part))
             elif not self._step.eager:
                 self._step.concrete((part,), like=(any_batch(part),))
-            parts.append(tf.nest.map_structure(_home, self._step(part)))
+            outputs = [tf.nest.map_structure(_home, own) for own in replicas.parts(self._step(part))]
+            by_replica = [
+                [*slices, own] for slices, own in zip(by_replica or [[]] * len(outputs), outputs, strict=True)
+            ]
         self._before = None
-        return joined(parts)
+        return joined([part for slices in by_replica for part in slices])
 
     def _remember(self, data: Any, like: Any) -> None:
         if not self._step.eager:

@@ -16,10 +16,10 @@ import tensorflow as tf
 
 from fitroom import oom
 from fitroom.errors import UsageError
-from fitroom.steps import extras, graph_seams, random_seams, slicing
+from fitroom.steps import extras, graph_seams, random_seams, replicas, slicing
 from fitroom.steps.adding_up import agree, as_arrays, kinds_of_gradients, kinds_of_scalars
 from fitroom.steps.compiled import Compiled
-from fitroom.steps.held import Held, Kind, per_sample
+from fitroom.steps.held import Held, Kind, as_tensor, is_tensor, per_sample
 from fitroom.steps.keras_pass import KerasPass
 from fitroom.steps.mixing import Obstacle
 from fitroom.steps.sites import Capture
@@ -113,8 +113,9 @@ def _own_verdict(step: OwnStep, data: Any, few: int) -> Verdict:
             if not per_sample(results, stop - start):
                 reason = "returns a tensor that is neither a scalar nor has an entry per sample"
                 return Verdict([Obstacle(step.name, reason, can_be_allowed=False)])
-            numbers = [one.numpy() for one in results], [one.numpy() for one in held]
-            taken.append(([as_arrays(site) for site in gradients], *numbers, [one.numpy() for one in state.read()]))
+            numbers = _numbers(results), _numbers(held)
+            arrays = [[array for own in replicas.parts(site) for array in as_arrays(own)] for site in gradients]
+            taken.append((arrays, *numbers, [one.numpy() for one in state.read()]))
             if start == 0 and stop == few:
                 state.write(before)
             else:
@@ -170,9 +171,14 @@ def _halves(few: int) -> tuple[tuple[int, int], tuple[int, int]]:
 def _own(step: OwnStep, part: Any) -> tuple[list[list[Any]], list[Any], list[Any]]:
     held = Held()
     with Capture().active() as capture, held.active():
-        result = step.function(part)
-    leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(result) if tf.is_tensor(leaf)]
+        result = step.on_replicas(part)
+    leaves = [as_tensor(leaf) for leaf in tf.nest.flatten(result) if is_tensor(leaf)]
     return capture.gradients, leaves, held.values
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    """Values as arrays: the first replica's, which tell for all of them."""
+    return [one.numpy() for one in replicas.parts(values)[0]]
 
 
 def _keras_obstacles(model: Any, data: Any, few: int, trains: bool) -> list[Obstacle]:
@@ -183,7 +189,8 @@ def _keras_obstacles(model: Any, data: Any, few: int, trains: bool) -> list[Obst
     except UsageError as error:
         return [Obstacle("add_loss", str(error))]
     passes.begin(data)
-    passes.trace_slice(slicing.cut(data, 0, 1), few)
+    samples = slicing.sizes(data)
+    passes.trace_slice(slicing.cut(data, 0, 1), samples)
     state = passes.state()
     before = state.read()
     totals = passes.totals(data)
@@ -194,12 +201,13 @@ def _keras_obstacles(model: Any, data: Any, few: int, trains: bool) -> list[Obst
             tracked: Any = 0.0
             sparse = []
             for start, stop in cuts:
-                fed, rows = passes.slice(slicing.cut(data, start, stop), few, totals)
-                tracked = tracked + np.array([value.numpy() for value in fed])
+                fed, rows = passes.slice(slicing.cut(data, start, stop), samples, totals)
+                tracked = tracked + np.array([value.numpy() for own in replicas.parts(fed) for value in own])
                 sparse.append(rows)
             after = [value.numpy() for value in state.read()]
             state.write(before)
-            gradients = as_arrays(passes.gradients(sparse)) if trains else []
+            each = replicas.parts(passes.gradients(sparse)) if trains else []
+            gradients = [array for own in each for array in as_arrays(own)]
             taken.append(([*gradients, tracked], after))
     finally:
         state.write(before)

@@ -15,6 +15,7 @@ is read from a variable, drawn from a hidden state or done by Python stays as it
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -78,15 +79,15 @@ class Recomputation:
         """The same concrete function, keeping less between the way forth and the ways back in `spans`."""
         definition = function.graph.as_graph_def()
         savings, takers = [], []
-        first = 0
+        first: dict[str | None, int] = defaultdict(int)  # on each replica
         for span in spans:
             if span.graph is function.graph:
-                back = WayBack(function, span, first, self.samples)
+                back = WayBack(function, span, first[span.device], self.samples)
                 writer = Writer(back, definition, xla=self.xla, keeps_bits=not tf.config.list_logical_devices("GPU"))
                 saving = self._changed(writer)
                 savings += [saving] if saving is not None else []
                 takers += writer.takers
-                first = span.stop
+                first[span.device] = span.stop
         if not savings:
             return function
         changed = graph_seams.changed_function(function, definition, takers)

@@ -7,10 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from fitroom.steps import replicas
 from fitroom.steps.compiled import Compiled
-from fitroom.steps.held import assemble
+from fitroom.steps.held import assemble, is_tensor
 from fitroom.steps.probe import Verdict
-from fitroom.steps.slice_pass import SlicePass, Taken, is_tensor
+from fitroom.steps.slice_pass import SlicePass, Taken
 from fitroom.steps.state import State, native
 
 
@@ -19,14 +20,25 @@ class Results:
 
     Args:
         metrics: gives the metrics whose results it returns by name.
+        strategy: gives the distribution strategy under which they are fed.
+        reduced: makes one result of what every replica returned.
         eager: whether the step runs eagerly.
 
     Attributes:
         template: what the step returned while it was traced.
     """
 
-    def __init__(self, metrics: Callable[[], Sequence[Any]], *, eager: bool) -> None:
+    def __init__(
+        self,
+        metrics: Callable[[], Sequence[Any]],
+        strategy: Callable[[], Any],
+        reduced: Callable[[Any], Any],
+        *,
+        eager: bool,
+    ) -> None:
         self.template: Any = None
+        self._strategy = strategy
+        self._reduced = reduced
         self._metrics = metrics
         self._fed: list[Any] = []  # the metrics that are fed, and asked, when all slices are through
         self._held: list[Any] = []
@@ -39,12 +51,12 @@ class Results:
 
     def together(self, last: SlicePass, taken: Taken, verdict: Verdict, written: State) -> Any:
         """The whole batch's, from what the slices of the last pass gave; `written` is what the step writes."""
-        sizes = [stop - start for start, stop in taken.bounds]
-        leaves = iter(assemble(verdict.results, taken.results, sizes) if taken.results[0] else [])
-        held = assemble(verdict.held, taken.held, sizes) if taken.held[0] else []
+        leaves = iter(assemble(verdict.results, taken.results, taken.sizes) if taken.results[0] else [])
+        held = assemble(verdict.held, taken.held, taken.sizes) if taken.held[0] else []
         self._held, self._fed = last.held_metrics, self._updated(written)
         named = self._finish(held)
         packed = tf.nest.map_structure(lambda leaf: next(leaves) if is_tensor(leaf) else leaf, self.template)
+        packed = self._reduced(packed)
         return {**packed, **{key: named[key] for key in packed if key in named}} if named else packed
 
     def _updated(self, written: State) -> list[Any]:
@@ -54,8 +66,16 @@ class Results:
 
     def _finish_step(self, held: list[Any]) -> dict[str, Any]:
         """Feed the metrics what was held back; the results of those that the step returns by name."""
-        for metric, value in zip(self._held, held, strict=True):
-            metric.update_state(value)
-        if not isinstance(self.template, dict):
-            return {}
-        return {metric.name: metric.result() for metric in self._fed if metric.name in self.template}
+
+        def on_replica(values: list[Any]) -> dict[str, Any]:
+            for metric, value in zip(self._held, values, strict=True):
+                metric.update_state(value)
+            if not isinstance(self.template, dict):
+                return {}
+            return {metric.name: metric.result() for metric in self._fed if metric.name in self.template}
+
+        found: dict[str, Any] = self._strategy().run(on_replica, args=(held,))
+        own = replicas.parts(found)
+        if len(own) == 1:
+            return found
+        return {name: tf.reduce_mean(tf.stack([one[name] for one in own]), 0) for name in own[0]}  # as plain Keras does

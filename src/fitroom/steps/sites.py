@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom.errors import FitroomError
-from fitroom.steps import graph_seams, keras_seams, optimizer_seams
+from fitroom.steps import graph_seams, keras_seams, optimizer_seams, replicas
 from fitroom.steps.accumulators import kind_of
 from fitroom.steps.state import native
 
@@ -25,15 +25,17 @@ class NoUpdate(Unsupported):
 
 @dataclass(frozen=True)
 class Site:
-    """One call of an optimizer's `apply`.
+    """One call of an optimizer's `apply`; of several replicas, which all make it, the first one's.
 
     Attributes:
         kinds: dense, sparse or none: each variable's gradient.
+        strategy: the distribution strategy under which it is called.
     """
 
     optimizer: Any
     variables: list[Any]
     kinds: list[str]
+    strategy: Any
 
 
 class Capture:
@@ -46,11 +48,21 @@ class Capture:
 
     def __init__(self, known: Sequence[Sequence[Any]] = ()) -> None:
         self.known = known
-        self.sites: list[Site] = []
-        self.gradients: list[list[Any]] = []
+        self._taken: dict[int, list[tuple[Site, list[Any]]]] = {}  # by replica
         self._graph: Any = None
         self._position = 0
         self._problem: str | None = None
+
+    @property
+    def sites(self) -> list[Site]:
+        """Where gradients were applied, in order."""
+        return [site for site, _ in self._taken.get(0, ())]
+
+    @property
+    def gradients(self) -> list[list[Any]]:
+        """What each site was given; of several replicas, each one's."""
+        by_replica = [[given for _, given in self._taken[replica]] for replica in sorted(self._taken)]
+        return [replicas.together(list(given)) for given in zip(*by_replica, strict=True)]
 
     @contextmanager
     def active(self) -> Iterator[Capture]:
@@ -88,11 +100,14 @@ class Capture:
         if not optimizer.built:
             with tf.init_scope():
                 optimizer.build(variables)
-        number = len(self.sites)
-        self.sites.append(Site(optimizer, variables, [kind_of(gradient) for gradient in gradients]))
-        self.gradients.append(gradients)
+        taken = self._taken.setdefault(replicas.here(), [])
+        number = len(taken)
+        kinds = [kind_of(gradient) for gradient in gradients]
+        taken.append((Site(optimizer, variables, kinds, tf.distribute.get_strategy()), gradients))
         if number < len(self.known):
-            for variable, value in zip(native(variables), self.known[number], strict=True):
+            every = native(variables)  # each variable's on every replica
+            pairs = list(zip(every, self.known[number], strict=True))
+            for variable, value in pairs[replicas.here() :: len(every) // max(len(variables), 1) or 1]:
                 variable.assign(value, read_value=False)
         if graph is not None:
             self._position = len(graph.get_operations())

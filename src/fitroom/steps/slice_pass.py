@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import keras
 import tensorflow as tf
 
+from fitroom.steps import replicas, slicing
 from fitroom.steps.accumulators import Accumulators
 from fitroom.steps.compiled import Compiled
-from fitroom.steps.held import Held
+from fitroom.steps.held import Held, as_tensor, is_tensor
 from fitroom.steps.probe import Verdict
 from fitroom.steps.recomputation import Recomputation
 from fitroom.steps.sites import Capture
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Taken:
-    """What the slices of a pass gave, slice by slice."""
+    """What the slices of a pass gave, slice by slice; `sizes` are their samples, on every replica."""
 
     bounds: list[tuple[int, int]] = field(default_factory=list)
+    sizes: list[Any] = field(default_factory=list)
     results: list[list[Any]] = field(default_factory=list)
     held: list[list[Any]] = field(default_factory=list)
     sparse: list[list[Any]] = field(default_factory=list)
@@ -60,7 +61,7 @@ class SlicePass:
         old: tuple[State, list[Any]] | None,
     ) -> Taken:
         """Run the slices, each from the `old` weights, with what the sites before this one are `known` to lead to."""
-        step, samples = self.step, self.step.samples(data)
+        step, totals = self.step, slicing.sizes(self.step.batch(data))
         if self._accumulators is not None:
             self._accumulators.clear()
         at_first = verdict.once.read()  # to happen once, not in every slice
@@ -71,13 +72,15 @@ class SlicePass:
                 verdict.once.write(at_first)
             if old is not None:
                 old[0].write(old[1])
-            share = 1.0 if is_sum else (stop - start) / samples
             part = step.cut(data, start, stop)
-            arguments = (part, tf.constant(share, tf.float32), known)
+            own = slicing.sizes(step.batch(part))
+            shares = replicas.each(lambda one, all_: tf.constant(1.0) if is_sum else _share(one, all_), own, totals)
+            arguments = (part, shares, known)
             if not step.eager:
                 self._compiled.concrete(arguments, like=(step.relaxed(part), *arguments[1:]))
             results, held, sparse = self._compiled(*arguments)
             taken.bounds.append((start, stop))
+            taken.sizes.append(own)
             taken.results.append(list(results))
             taken.held.append(list(held))
             taken.sparse.append(list(sparse))
@@ -91,17 +94,19 @@ class SlicePass:
         """The site's gradients over all slices."""
         return [] if self._accumulators is None else self._accumulators.total(taken.sparse)
 
-    def _slice(self, part: Any, share: Any, known: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    def _slice(self, part: Any, shares: Any, known: Any) -> tuple[list[Any], list[Any], list[Any]]:
         held = Held()
         with Capture(known).active() as capture, held.active():
-            result = self.step.function(part)
-        gradients = capture.gradients[self.number] if self._accumulators is not None else []
-        sparse = self._accumulators.add(gradients, share) if self._accumulators is not None else []
+            result = self.step.on_replicas(part)
+        sparse: list[Any] = []
+        if self._accumulators is not None:
+            gradients = capture.gradients[self.number]
+            count = replicas.count(gradients)
+            own = zip(replicas.parts(gradients, count), replicas.parts(shares, count), strict=True)
+            sparse = replicas.together([self._accumulators.add(*one, replica=number) for number, one in enumerate(own)])
         self.held_metrics = held.metrics
-        leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(result) if is_tensor(leaf)]
-        return leaves, held.values, sparse
+        return [as_tensor(leaf) for leaf in tf.nest.flatten(result) if is_tensor(leaf)], held.values, sparse
 
 
-def is_tensor(leaf: Any) -> bool:
-    """Whether a leaf of a step's result is one to put together."""
-    return isinstance(leaf, (tf.Tensor, tf.Variable, keras.Variable))
+def _share(samples: Any, all_samples: Any) -> Any:
+    return tf.constant(int(samples) / int(all_samples), tf.float32)

@@ -1,4 +1,8 @@
-"""A batch, cut along its first axis."""
+"""A batch, cut along its first axis.
+
+Of a batch on several replicas each share is cut, into as many slices. It counts as having the samples of its smallest
+share, so that no slice is ever empty; the others' slices have as many, or the few more that their shares have.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,24 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom.errors import UsageError
+from fitroom.steps import replicas
 
 
 def batch_size(data: Any) -> int:
-    """How many samples a batch has: the first axis that all of its tensors share.
+    """How many samples a batch has: the first axis that all of its tensors share; of several shares, the smallest.
 
     Raises:
         UsageError: if its tensors disagree, so that it cannot be cut.
     """
+    return min(map(_batch_size, replicas.parts(data)))
+
+
+def sizes(data: Any) -> Any:
+    """How many samples a batch has, as a tensor; as one for each replica, where it comes in shares."""
+    return replicas.each(lambda part: tf.constant(_batch_size(part), tf.int32), data)
+
+
+def _batch_size(data: Any) -> int:
     sizes = {_rows(leaf) for leaf in _leaves(data)}
     if len(sizes) != 1 or None in sizes:
         raise UsageError(
@@ -29,8 +43,19 @@ def batch_size(data: Any) -> int:
 
 
 def cut(data: Any, start: int, stop: int) -> Any:
-    """The samples from `start` to `stop` of every part."""
+    """The samples from `start` to `stop` of every part; of each replica's share, what corresponds to them."""
+    if replicas.count(data) == 1:
+        return _cut(data, start, stop)
+    least = batch_size(data)
 
+    def of_share(share: Any) -> Any:
+        samples = _batch_size(share)
+        return _cut(share, start * samples // least, stop * samples // least)
+
+    return replicas.each(of_share, data)
+
+
+def _cut(data: Any, start: int, stop: int) -> Any:
     def part(leaf: Any) -> Any:
         if isinstance(leaf, tf.SparseTensor):
             rest = leaf.dense_shape[1:]
@@ -42,7 +67,11 @@ def cut(data: Any, start: int, stop: int) -> Any:
 
 
 def spread(data: Any, count: int, shift: int = 0) -> Any:
-    """`count` samples from all over the batch, moved by `shift`: neighbours are often alike."""
+    """`count` samples from all over the batch, or over each share, moved by `shift`: neighbours are often alike."""
+    return replicas.each(lambda share: _spread(share, count, shift), data)
+
+
+def _spread(data: Any, count: int, shift: int) -> Any:
     samples = batch_size(data)
     places = sorted({(index * (samples - 1) // max(1, count - 1) + shift) % samples for index in range(count)})
     places += [one for one in range(samples) if one not in places][: count - len(places)]
@@ -51,7 +80,7 @@ def spread(data: Any, count: int, shift: int = 0) -> Any:
         if leaf is None:
             return None
         if isinstance(leaf, tf.SparseTensor):
-            return tf.sparse.concat(0, [cut(leaf, place, place + 1) for place in places])
+            return tf.sparse.concat(0, [_cut(leaf, place, place + 1) for place in places])
         return tf.gather(leaf, places)
 
     return tf.nest.map_structure(part, data)

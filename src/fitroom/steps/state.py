@@ -14,6 +14,8 @@ import tensorflow as tf
 from fitroom.steps import graph_seams
 from fitroom.steps.compiled import Compiled
 
+_FEW = 24  # variables: a read costs 7 µs, a function that reads them all 115 µs and 3.5 µs for each
+
 
 class State:
     """The values of some variables at a moment."""
@@ -25,8 +27,8 @@ class State:
 
     def read(self) -> list[Any]:
         """The values now."""
-        if not self.variables:
-            return []
+        if len(self.variables) <= _FEW:
+            return [_read(variable) for variable in self.variables]
         if self._function is None:
             self._function = self._read.concrete(())
         return list(graph_seams.call_flat(self._function, []))
@@ -43,7 +45,9 @@ class State:
             tf.raw_ops.DisableCopyOnRead(resource=variable.handle)
             empty = tf.zeros([0], variable.dtype)
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=empty, validate_shape=False)
-            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.constant(array))
+            with tf.device(variable.device):
+                value = tf.constant(array)
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
 
 def _read(variable: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal as quick  # type: ignore[import-not-found] # signal's own look handlers up: 30 µs a step
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,14 +22,14 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[tuple[int, Any]] = []
-    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
+    handlers: dict[int, Any] = {number: quick.getsignal(number) for number in _SIGNALS}
     held = {number: handler for number, handler in handlers.items() if callable(handler)}
     for number in held:
-        signal.signal(number, lambda number, frame: came.append((number, frame)))
+        quick.signal(number, lambda number, frame: came.append((number, frame)))
     try:
         yield
     finally:
         for number, handler in held.items():
-            signal.signal(number, handler)
+            quick.signal(number, handler)
         for number, frame in came:
             held[number](number, frame)

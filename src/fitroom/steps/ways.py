@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Hashable
 from typing import Any
 
+from fitroom.steps import graph_seams
 from fitroom.steps.activations import ALIASES, bytes_of, work_of
 from fitroom.steps.cutting import Piece
 from fitroom.steps.graph_seams import Span
@@ -31,11 +32,12 @@ class WayBack:
 
     def __init__(self, function: Any, span: Span, first: int, samples: int) -> None:
         self.first, self.start, self.stop = first, span.start, span.stop
+        self.device = span.device
         self.operations = function.graph.get_operations()
         self.samples = samples
         self.index = {operation.name: place for place, operation in enumerate(self.operations)}
         self.returned = {tensor.name for tensor in function.graph.outputs}
-        captured = {internal.name for _, internal in function.graph.captures}
+        captured = graph_seams.captured(function.graph)
         self.given = {tensor.name for tensor in function.graph.inputs} - captured
         self.alias: dict[str, str] = {}
         self.from_data = self._from_data()
@@ -49,6 +51,8 @@ class WayBack:
         """The tensors that come from the batch, or from random numbers: what there is per sample."""
         found = set(self.given)
         for operation in self.operations[: self.start]:
+            if self.device is not None and operation.device not in ("", self.device):
+                continue  # another replica's
             if "Random" in operation.type or any(tensor.name in found for tensor in operation.inputs):
                 found.update(tensor.name for tensor in operation.outputs)
                 if operation.type in ALIASES:

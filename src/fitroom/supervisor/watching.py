@@ -52,5 +52,8 @@ class Watching:
         """The attempt is over."""
         if self._watch is not None:
             with suppress(Exception):
+                last = progress.newest(self._folder / progress.FOLDER)
+                if last is not None:
+                    self._watch.came_to(last)
                 self._watch.let_go()
                 self._watch.file.close()

@@ -15,6 +15,7 @@ class Arguments:
 
     Attributes:
         samples: the first axis that most arrays have in common, those of one entry left out; 0 where there is none.
+            On several replicas, that of the first one's shares.
         data: the arrays with that axis, and the other arrays.
         kind: the same for calls that differ in their arrays only.
     """
@@ -22,7 +23,7 @@ class Arguments:
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         structure = (args, kwargs)
         leaves = tf.nest.flatten(structure)
-        axes = [leaf.shape[0] for leaf in leaves if _is_array(leaf) and len(leaf.shape)]
+        axes = [_shape(leaf)[0] for leaf in leaves if _is_array(leaf) and len(_shape(leaf))]
         self.samples = int(Counter([size for size in axes if size != 1] or axes or [0]).most_common(1)[0][0])
         self._places = [self._place(leaf) for leaf in leaves]
         # The arrays themselves are not kept: the first batch would be, for good.
@@ -35,7 +36,8 @@ class Arguments:
     def _place(self, leaf: Any) -> Any:
         if not _is_array(leaf):
             return leaf
-        return _BATCH if len(leaf.shape) > 0 and leaf.shape[0] == self.samples else _TENSOR
+        shape = _shape(leaf)
+        return _BATCH if len(shape) > 0 and shape[0] == self.samples else _TENSOR
 
     def function(self, python: Callable[..., Any]) -> Callable[[Any], Any]:
         """`python`, as a function of `data`."""
@@ -58,7 +60,16 @@ _BATCH, _TENSOR = _Placeholder(), _Placeholder()
 
 
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (tf.Tensor, np.ndarray, np.generic))
+    return isinstance(_first(leaf), (tf.Tensor, np.ndarray, np.generic))
+
+
+def _first(leaf: Any) -> Any:
+    """An argument, or the first replica's share of it: variables are on every replica, too, and are no shares."""
+    return leaf.values[0] if isinstance(leaf, tf.distribute.DistributedValues) and hasattr(leaf, "values") else leaf
+
+
+def _shape(leaf: Any) -> Any:
+    return _first(leaf).shape
 
 
 def _hashable(value: Any) -> Any:

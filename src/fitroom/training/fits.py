@@ -101,13 +101,13 @@ class Fits:
     # --- one training ----------------------------------------------------------------------------------------------
 
     def fit(self, plain: Any, model: Any, args: Any, kwargs: Any) -> Any:
-        """A training: followed, if it is the script's own and runs without a strategy."""
+        """A training: followed, if it is the script's own, and all of it is in this process."""
         is_own = self._is_ours and threading.current_thread() is threading.main_thread() and self._current is None
         try:
             bound = inspect.signature(plain).bind(model, *args, **kwargs)
         except TypeError:  # Keras says it better
             return plain(model, *args, **kwargs)
-        if not is_own or keras_seams.has_strategy(model):
+        if not is_own or not keras_seams.is_synchronous(model):
             return plain(model, *args, **kwargs)
         bound.apply_defaults()
         number, self._count = self._count, self._count + 1
@@ -115,9 +115,9 @@ class Fits:
         found = self._folder.read(number, functools.partial(self._tell, "checkpoint_damaged"))
         if found is None:
             return self._followed(following, plain, bound)
-        following.comes_from(found)
         begin = keras_seams.begin_with(model, found.about["epoch"])
         try:
+            following.comes_from(found)
             if found.is_finished:
                 return self._put_back(following, plain, bound, begin, found)
             del found  # as large as the model and its optimizer

@@ -73,6 +73,7 @@ class Following:
         self.first_epoch = self.epoch = int(arguments["initial_epoch"])
         self._arguments = dict(arguments)
         self.has_begun = False
+        self._is_looking = keras_seams.has_strategy(model)  # Keras builds the model by a first batch, and begins anew
         self._given = 0  # batches of the epoch
         self._is_whole = False  # all of them
         self._done = 0  # steps of the training
@@ -97,6 +98,9 @@ class Following:
 
     def steps(self, plain: Callable[[], Steps]) -> Steps:
         """The steps of an epoch."""
+        if self._is_looking:
+            self._is_looking = False
+            return plain()
         if self._found is not None:
             found, self._found = self._found, None
             if found.is_finished:
@@ -128,7 +132,7 @@ class Following:
                     self.save(first, noted.print if noted is not None else None)
                 elif is_there:
                     noted = self._passing(batches)  # saved after this step, with what tells its batch from others
-                    batches = noted.iterator
+                    batches = noted.iterator_for(self.model.train_function)
             else:
                 is_saved = False
             if is_saved:
@@ -146,7 +150,9 @@ class Following:
         if not self.epochs.may_end_early:
             return batches, True
         batch = next(batches, None)
-        return (batches, False) if batch is None else (self._passing(batches, batch).iterator, True)
+        if batch is None:
+            return batches, False
+        return self._passing(batches, batch).iterator_for(self.model.train_function), True
 
     def _passing(self, batches: Any, *first: Any) -> Passing:
         """The batches of one step."""
@@ -175,6 +181,7 @@ class Following:
             "step": step,
             "done": self._done,
             "per_epoch": self.epochs.per_epoch,
+            "replicas": keras_seams.replicas(self.model),
             "checksum": checksum,
             "stopped": bool(self.model.stop_training),
             "whole": self._is_whole or not self.model.stop_training,  # the epoch came to its end
@@ -190,7 +197,18 @@ class Following:
     # --- coming back -----------------------------------------------------------------------------------------------
 
     def comes_from(self, found: Checkpoint) -> None:
-        """Have this `fit` go on where a checkpoint was made."""
+        """Have this `fit` go on where a checkpoint was made.
+
+        Raises:
+            Refused: if it was made on another number of replicas.
+        """
+        before, now = found.about.get("replicas", 1), keras_seams.replicas(self.model)
+        if before != now:
+            raise Refused(
+                f"it ran on {before} replica{'s' * (before > 1)}, and there {'are' if now > 1 else 'is'} {now} now: "
+                "each would have another share of the batch, which changes batch normalisation, random numbers and "
+                "rounding"
+            )
         self._found = found
         self.first_epoch = found.about["first_epoch"]
         if not found.is_finished:
@@ -209,7 +227,8 @@ class Following:
         batch = next(batches, None)
         if batch is None:
             raise Refused(f"the data now end before batch {about['step'] + 1} of epoch {about['epoch'] + 1}")
-        self.model.train_function(Passing(batches, batch, count=1).iterator)
+        step = self.model.train_function
+        step(Passing(batches, batch, count=1).iterator_for(step))
         self._put_back(found)
         del found  # as large as the model and its optimizer
         seconds = round(time.monotonic() - begun, 2)
@@ -217,7 +236,8 @@ class Following:
         self.around.tell("resumed", training=self.number, **told)
         if None not in (about["checksum"], self.epochs.print) and about["checksum"] != self.epochs.print:
             self.around.tell("order_changed", training=self.number)
-        yield from self._watched(itertools.chain([(first, last, self._passing(batches, batch).iterator)], steps))
+        again = self._passing(batches, batch).iterator_for(step)
+        yield from self._watched(itertools.chain([(first, last, again)], steps))
 
     def _to_the_end(self, found: Checkpoint, plain: Callable[[], Steps]) -> None:
         """Have everything be as it was when the training had come to its end.
@@ -232,7 +252,8 @@ class Following:
         if not is_built:
             if self.epochs.kept is None:
                 raise Refused("there are no data")
-            self.model.train_function(self.epochs.kept.iterator)
+            step = self.model.train_function
+            step(self.epochs.kept.iterator_for(step))
         self._skip_validation(about["epoch"])
         self._put_back(found)
         self.around.tell("put_back", training=self.number)

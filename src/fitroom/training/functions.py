@@ -14,11 +14,11 @@ import tensorflow as tf
 from fitroom.core import Event, Plan
 from fitroom.devices import meter
 from fitroom.errors import UsageError
-from fitroom.steps import graph_seams, keras_seams, mixing, slicing
+from fitroom.steps import graph_seams, keras_seams, mixing, replicas, slicing
 from fitroom.steps.compiled import any_batch
 from fitroom.steps.own_step import OwnStep
 from fitroom.steps.sites import NoUpdate, Unsupported
-from fitroom.training import looking_ahead
+from fitroom.training import dataset_loops, looking_ahead
 from fitroom.training.arguments import Arguments
 from fitroom.training.guarded_step import GuardedStep, as_tensors
 from fitroom.training.log import Log
@@ -112,6 +112,7 @@ class GuardedFunction:
         self._steps: dict[Any, GuardedStep] = {}
         self._trains_nothing: set[Any] = set()  # kinds of call
         self._given_up = False
+        self._is_told = False  # that it loops over a dataset
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -122,11 +123,13 @@ class GuardedFunction:
         """The function's result."""
         if self._given_up or not tf.executing_eagerly():
             return self.plain(*args, **kwargs)
-        given = tf.nest.flatten((args, kwargs))
-        if any(isinstance(one, (tf.data.Dataset, tf.distribute.DistributedDataset)) for one in given):
-            self._give_up("it loops over a dataset, and what runs inside one function cannot be cut. Try: loop outside "
-                          "of it, and give the function one batch at a time")  # fmt: skip
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            self._give_up("every replica calls it for itself. Try: a tf.function that calls strategy.run on it, and is "
+                          "given the batch")  # fmt: skip
             return self.plain(*args, **kwargs)
+        if dataset_loops.has_dataset(args, kwargs):
+            return self._over_dataset(args, kwargs)
         call = Arguments(args, kwargs)
         if not call.samples and not self.is_asked_for:
             self._give_up("it is given nothing with a batch axis to cut along")
@@ -157,7 +160,7 @@ class GuardedFunction:
 
     def _guarded(self, call: Arguments) -> GuardedStep:
         step = function_step(self.function, call, self.model)
-        found = meter.find(self.options.budget)
+        found = meter.find(self.options.budget, replicas.count(call.data))
         remembered = remembered_for("step", found, self.model, self.optimizer, _identity(self.function))
         hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
         tell = functools.partial(self._log.tell, of=self.name)
@@ -168,6 +171,16 @@ class GuardedFunction:
             if most is not None and not looking_ahead.fits_surely(most, found) and not step.obstacles(data):
                 guarded.learn()
         return guarded
+
+    def _over_dataset(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """It runs as it is, or not at all."""
+        if not self._is_told:
+            self._is_told = True
+            said = f"{dataset_loops.REASON}. Try: {dataset_loops.HINT}"
+            self._log.left_alone(self.name, said, then="A call that runs out of memory is undone")
+        if not graph_seams.is_function(self.function) or tf.config.functions_run_eagerly():
+            return self.plain(*args, **kwargs)
+        return dataset_loops.undone_where_it_fails(self.function, self.name, self.plain, args, kwargs)
 
     def _give_up(self, reason: str) -> None:
         self._given_up = True

@@ -14,7 +14,7 @@ from fitroom.core import Plan
 from fitroom.core.noun import Scalar
 from fitroom.devices.meter import Meter
 from fitroom.remedies import eval_batch, micro_batch, recompute, turns
-from fitroom.steps import cutting, slicing
+from fitroom.steps import cutting, replicas, slicing
 from fitroom.steps.recomputation import Chooser, Saving
 from fitroom.steps.step import Step
 from fitroom.training import keras_seams
@@ -124,13 +124,14 @@ class GuardedStep:
     # --- one attempt -----------------------------------------------------------------------------------------------
 
     def _attempt(self, data: Any, like: Any, sizes: Sizes) -> Any:
-        if sizes.size is None:
-            result = self.step.whole(data, like)
-        else:
-            self._largest = 1
-            result = self.step.sliced(data, self._bounds(self.step.samples(data), sizes))
-        self._failures = 0
         samples = self.step.samples(data)
+        if sizes.size is None or not samples:
+            result = self.step.whole(data, like)
+            self._failures = 0
+            return result
+        self._largest = 1
+        result = self.step.sliced(data, self._bounds(samples, sizes))
+        self._failures = 0
         if sizes.fits_whole(samples):
             self.sizes[samples] = Sizes()  # only for batches like this one: it was for them that it was learned
             return result
@@ -148,9 +149,9 @@ class GuardedStep:
                 yield start, start + size
             else:
                 self.meter.reset()
-                resident = self.meter.current()
+                before = self.meter.currents()
                 yield start, start + size
-                sizes.seen(size, self.meter.peak() - resident)
+                sizes.seen(size, self.meter.grown(before))
             start += size
         if start < samples:
             for first, last in slicing.bounds(samples - start, sizes.size or samples):
@@ -187,7 +188,8 @@ class GuardedStep:
             )
         if failed <= 1:
             if hopeless:
-                raise self._refusals.does_not_fit("A single sample does not fit", self._tried(samples, failed), found)
+                what = "A single sample does" if replicas.count(data) == 1 else "The smallest slices of all replicas do"
+                raise self._refusals.does_not_fit(f"{what} not fit", self._tried(samples, failed), found)
             return
         refused = self._refusals.standing(obstacles)
         if refused:
@@ -256,8 +258,8 @@ class GuardedStep:
             elif known is not None and known.size is not None:
                 # Another batch size (the last of an epoch, most often): what was learned holds for its slices.
                 sizes = known
-            elif isinstance(self._most, int) and samples > self._most:
-                sizes.size = self._most if not self._refusals.standing(self.step.obstacles(data)) else None
+            elif isinstance(self._most, int) and samples > (most := max(1, self._most // replicas.count(data))):
+                sizes.size = most if not self._refusals.standing(self.step.obstacles(data)) else None
             elif self._foreseen is not None and samples > self._foreseen:
                 sizes.size = self._foreseen if not self._refusals.standing(self.step.obstacles(data)) else None
             elif self._learns:

@@ -13,8 +13,9 @@ from typing import Any
 
 from fitroom.core import Event, Plan
 from fitroom.data import casting_seams
+from fitroom.data.passing import TAKES_ANY
 from fitroom.devices import host, meter
-from fitroom.remedies import allocator, eval_batch, float32_data, turns
+from fitroom.remedies import allocator, eval_batch, float32_data, read_plan, turns
 from fitroom.steps.model_step import model_step
 from fitroom.steps.prediction import Prediction, joined
 from fitroom.steps.sites import Unsupported
@@ -165,14 +166,18 @@ class _Guard:
         def make_function(force: bool = False) -> Any:
             if getattr(self.model, name) is None or force:
                 reason = self._reason_not_to(name)
+                if reason is None and self.model.jit_compile and keras_seams.replicas(self.model) > 1:
+                    # XLA compiles for one device. Plain Keras gives it all of them, and fails.
+                    self._turn(read_plan("xla=off"))
                 setattr(self.model, name, make() if reason is None else self._given_up(name, reason))
             return getattr(self.model, name)
 
         return make_function
 
     def _reason_not_to(self, name: str) -> str | None:
-        if self.model.distribute_strategy.num_replicas_in_sync > 1:
-            return "the model runs on several replicas"
+        if not keras_seams.is_synchronous(self.model):
+            name = type(self.model.distribute_strategy).__name__
+            return f"it runs under {name}; MirroredStrategy and OneDeviceStrategy are the ones that are known"
         if name == "train_function" and getattr(self.model, "optimizer", None) is None:
             return "the model has no optimizer"
         return None
@@ -247,7 +252,7 @@ class _Guard:
         return bool(new)
 
     def _meter(self) -> meter.Meter | None:
-        return meter.find(self.options.budget)
+        return meter.find(self.options.budget, keras_seams.replicas(self.model))
 
     def _predict_function(self) -> Any:
         step = Prediction(self.model, brings_home=self._meter() is not None)
@@ -301,6 +306,7 @@ class _Guard:
                     return plain(batches.again([data, *rest]))
             return logs
 
+        setattr(function, TAKES_ANY, True)
         return function
 
     def _guarded(self, step: Step, what: str, found: meter.Meter | None) -> GuardedStep:

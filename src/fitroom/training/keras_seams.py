@@ -64,6 +64,19 @@ def has_strategy(model: Any) -> bool:
     return model._distribute_strategy is not None
 
 
+def replicas(model: Any) -> int:
+    """On how many devices a model trains."""
+    return int(model.distribute_strategy.num_replicas_in_sync)
+
+
+def is_synchronous(model: Any) -> bool:
+    """Whether every step of a model's training is one step of this process: on one device, or on replicas of it."""
+    import tensorflow as tf
+
+    known = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy)
+    return not has_strategy(model) or type(model.distribute_strategy) in known
+
+
 def build_optimizer(model: Any) -> None:
     """Have a model's optimizer make its variables, as its first update would."""
     optimizer = getattr(model, "optimizer", None)

@@ -53,13 +53,13 @@ class Log:
         if line is not None and not self._is_supervised:
             print(line, file=sys.stderr)
 
-    def left_alone(self, what: str, reason: str) -> None:
-        """Say that something runs as without fitroom, and why."""
+    def left_alone(self, what: str, reason: str, then: str = "It runs as without fitroom") -> None:
+        """Say that something is not guarded, why, and what happens instead."""
         reason = reason.rstrip(".")
         if self._is_supervised:
             self.tell("left_alone", what=what, reason=reason)
         else:
-            warnings.warn(f"fitroom does not guard {what}: {reason}. It runs as without fitroom.", stacklevel=4)
+            warnings.warn(f"fitroom does not guard {what}: {reason}. {then}.", stacklevel=4)
 
     def begins(self, meter: Meter | None = None) -> None:
         """Take down what the process uses before its first training; only the supervisor asks."""

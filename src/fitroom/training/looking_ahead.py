@@ -19,14 +19,14 @@ import tensorflow as tf
 from fitroom.core import Budget, Plan
 from fitroom.devices.meter import Meter
 from fitroom.estimator.estimating import estimate
-from fitroom.steps import slicing
+from fitroom.steps import replicas, slicing
 from fitroom.steps.step import Step
 from fitroom.training import keras_seams
 from fitroom.training.planning import planned
 from fitroom.units import MIB, format_bytes
 
 _EASILY = 0.5  # of what there is: an upper bound below it needs no closer look
-_SURELY = 0.9  # the same, where nothing closer can be had
+_SURELY = 0.7  # the same, where nothing closer can be had: what is free is not in one piece
 _UPDATE = 3  # times the weights: gradients, what the update makes of them, slots that are not there yet
 _COMPILED = 1.5  # XLA takes one block for all that a step needs at once (806 for 564 MiB, in one case)
 _LOOPS = 40  # times what a recurrent model's layers give: what their loops keep at most
@@ -43,7 +43,8 @@ def bound(step: Step, data: Any, like: Any, *, compiled: bool, model: Any = None
             return None
         found = _LOOPS * outputs * step.samples(data)
     weights = sum(map(_bytes_of, step.trained()))
-    return int(found * (_COMPILED if compiled else 1)) + _UPDATE * weights
+    # A trace has every replica's operations, in turns; they run at the same time.
+    return (int(found * (_COMPILED if compiled else 1)) + _UPDATE * weights) * replicas.count(data)
 
 
 def fits_easily(most: int | None, meter: Meter) -> bool:
@@ -67,12 +68,13 @@ def foreseen(model: Any, step: Step, data: Any, meter: Meter, allowed: frozenset
         allowed: remedies that may change the math.
         turns: whether the model itself may be turned over.
     """
-    samples = step.samples(data)
-    if samples < 2:
+    samples = _samples(data)
+    if step.samples(data) < 2:
         return None
     with _patience(f"looking how batches of {samples} fit {format_bytes(meter.limit)}"):
         try:
-            x, y, _ = keras.utils.unpack_x_y_sample_weight(slicing.cut(data, 0, 1))
+            one = replicas.parts(slicing.cut(data, 0, 1))[0]
+            x, y, _ = keras.utils.unpack_x_y_sample_weight(one)
             inputs, targets = _arrays(x), _arrays(y)
             return planned(
                 lambda chosen: estimate(model, samples, inputs, targets, plan=chosen),
@@ -87,15 +89,24 @@ def foreseen(model: Any, step: Step, data: Any, meter: Meter, allowed: frozenset
 
 
 def _room(model: Any, data: Any, meter: Meter) -> Budget:
-    """What there is for the training, less what is there of others: the model and a batch are in the estimate."""
+    """What there is for a replica, less what is there of others: the model and a batch are in the estimate."""
     optimizer = getattr(model, "optimizer", None)
-    resident = sum(map(_bytes_of, [*model.variables, *(optimizer.variables if optimizer is not None else ())]))
-    batch = sum((leaf.shape.num_elements() or 0) * leaf.dtype.size for leaf in _tensors(data))
     on_cpu = meter.device.startswith("CPU")
+    sharing = replicas.count(data) if on_cpu else 1  # logical CPUs share one arena
+    resident = sharing * sum(
+        map(_bytes_of, [*model.variables, *(optimizer.variables if optimizer is not None else ())])
+    )
+    shares = replicas.parts(data)[:sharing]
+    batch = sum((leaf.shape.num_elements() or 0) * leaf.dtype.size for leaf in _tensors(shares))
     others = max(meter.current() - resident - batch, 0)
     ahead = _AHEAD * batch if on_cpu else 0
-    mib = max((meter.limit - others - ahead) // MIB, 1)
+    mib = max((meter.limit - others - ahead) // MIB // sharing, 1)
     return Budget(mib, meter.device, "pocket" if on_cpu else "gpu", enforced=True, origin="free")
+
+
+def _samples(data: Any) -> int:
+    """The samples of a batch, on all replicas together."""
+    return sum(slicing.batch_size(share) for share in replicas.parts(data))
 
 
 def _bytes_of(variable: Any) -> int:

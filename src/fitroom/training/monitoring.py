@@ -20,9 +20,12 @@ from fitroom.devices.timeline_file import TimelineFile
 from fitroom.devices.waiting import Waiting
 from fitroom.devices.watching import Watch
 from fitroom.training import keras_seams
+from fitroom.training.plain_waits import PlainWaits
 from fitroom.training.progress import Asking, counting
 
 _TABLE = 30.0  # seconds between two times that the table is written
+_COUNTS = "_fitroom_counts"  # on a train function that counts its steps
+_files: dict[Path, TimelineFile] = {}
 
 
 class Monitor:
@@ -43,11 +46,10 @@ class Monitor:
         self, every: float, folder: Path | None, table: Path | None, board: Path | None, tell: Callable[..., object]
     ) -> None:
         self._every = every
-        self._file = TimelineFile(folder / timeline_file.NAME if folder is not None else None)
+        self._file = _file_in(folder)
         self._table = table
-        self._board = TensorBoardFile(board) if board is not None else None
+        self._board = _board_in(board) if board is not None else None
         self._tell = tell
-        self._written = time.monotonic()
         self._end = threading.Event()
         self._asking = Asking(counting)
         self._watch: Watch | None = None
@@ -55,6 +57,8 @@ class Monitor:
         self.waits_for: Waiting | None = None
         self._is_lost = False
         self._stands_in: tuple[Any, Any] | None = None  # a model, and what stands in for its train function
+        self._is_told = False  # that the table cannot be written
+        self._write_table()  # whether it can be written shows before the training, not after
 
     @property
     def timeline(self) -> Timeline:
@@ -65,12 +69,17 @@ class Monitor:
         """A training begins; the one before, if it failed, has ended with that."""
         self.ends()
         guard = keras_seams.hooked(model)
-        counting.meter = meter.find(guard.options.budget if guard is not None else None)
-        if guard is None and keras_seams.check(model) is None:
+        budget = guard.options.budget if guard is not None else None
+        try:
+            counting.meter = meter.find(budget)
+            self._watch = Watch(os.getpid(), self._file, budget)
+        except Exception as error:
+            self._lose(error)
+            return
+        if guard is None and keras_seams.check(model) is None and not hasattr(model.train_function, _COUNTS):
             self._stands_in = model, _watched(model.train_function, model, self._every)
             model.train_function = self._stands_in[1]
         counting.watched_by(self._asking)
-        self._watch = Watch(os.getpid(), self._file)
         self._look()
         self._end.clear()
         self._thread = threading.Thread(target=self._run, name="fitroom-monitor", daemon=True)
@@ -95,7 +104,8 @@ class Monitor:
         self.waits_for = watch.waits_for()
 
     def close(self) -> None:
-        """No more trainings."""
+        """No more trainings; one that failed ends with that."""
+        self.ends()
         self._file.close()
         if self._board is not None:
             self._board.close(counting.steps)
@@ -110,9 +120,13 @@ class Monitor:
             return
         try:
             self._take(self._watch)
-        except Exception as error:  # nothing that is only watched may end a training
-            self._is_lost = True
-            warnings.warn(f"fitroom does not watch any longer: {type(error).__name__}: {error}", stacklevel=2)
+        except Exception as error:
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        """Nothing that is only watched may end a training."""
+        self._is_lost = True
+        warnings.warn(f"fitroom does not watch any longer: {type(error).__name__}: {error}", stacklevel=3)
 
     def _take(self, watch: Watch) -> None:
         for kind, data in watch.look(self._asking.now()):
@@ -125,23 +139,43 @@ class Monitor:
 
     def _write_table(self) -> None:
         self._written = time.monotonic()
-        if self._table is not None:
-            with suppress(OSError):  # a full disk is no reason to stop a training
-                timeline_file.write_csv(self._table, self.timeline)
+        if self._table is None:
+            return
+        try:
+            self._table.parent.mkdir(parents=True, exist_ok=True)
+            timeline_file.write_csv(self._table, self.timeline)
+        except OSError as error:  # a full disk is no reason to stop a training
+            if not self._is_told:  # it is tried again, and said once
+                warnings.warn(f"fitroom cannot write {self._table}: {error.strerror}", stacklevel=2)
+            self._is_told = True
+
+
+def _file_in(folder: Path | None) -> TimelineFile:
+    """The timeline in a folder: one for all monitors of this process, or they would write over each other's."""
+    if folder is None:
+        return TimelineFile(None)
+    path = folder / timeline_file.NAME
+    if path not in _files or not _files[path].is_open:
+        _files[path] = TimelineFile(path)
+    return _files[path]
+
+
+def _board_in(folder: Path) -> TensorBoardFile | None:
+    try:
+        return TensorBoardFile(folder)
+    except Exception as error:  # TensorFlow's, or the system's
+        warnings.warn(f"fitroom cannot write to {folder} for TensorBoard: {error}", stacklevel=2)
+        return None
 
 
 def _watched(plain: Any, model: Any, every: float) -> Any:
-    """A train function of plain Keras', with its steps counted.
-
-    It takes its batch inside, so that the wait for it does not show. But whether one was ready does, and how long
-    making one takes, where that is not done ahead.
-    """
+    """A train function of plain Keras', with its steps counted."""
     period = max(0.02, every / 20)
-    looked, seconds, empty, is_traced = 0.0, 0.0, 0.0, False
+    waits, looked, is_traced = PlainWaits(), 0.0, False
 
     @functools.wraps(plain)
     def train_function(iterator: Any) -> Any:
-        nonlocal looked, seconds, empty, is_traced
+        nonlocal looked, is_traced
         begun = time.perf_counter()
         if begun - looked >= period and is_traced:
             looked = begun
@@ -149,14 +183,15 @@ def _watched(plain: Any, model: Any, every: float) -> Any:
             with suppress(Exception):  # a look must not end a training
                 found = pipeline_seams.look(iterator)
             if found is not None:
-                seconds, empty = (0.0, found.empty or 0.0) if found.is_ahead else (found.seconds, 0.0)
+                waits.saw(found)
         asked = time.perf_counter()
         logs = plain(iterator)
         took = time.perf_counter() - asked
         steps = model.steps_per_execution
-        waited = min(took, seconds * steps + took * empty) if is_traced else 0.0
+        waited = waits.of(took, steps) if is_traced else 0.0
         counting.made_step(waited, took - waited if is_traced else 0.0, iterator, steps)
         is_traced = True
         return logs
 
+    setattr(train_function, _COUNTS, True)
     return train_function

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from fitroom.core import Budget, Fitting, Footprint, Place
-from fitroom.estimator.estimating import Estimate
+from fitroom.estimator.estimates import Estimate
 from fitroom.remedies import read_plan
 from fitroom.training.planning import planned
 from fitroom.training.trainings import Training

@@ -57,7 +57,7 @@ def planned(
 
     Args:
         estimated: what it takes with a plan; asked for only where that is needed.
-        room: what it has to fit into.
+        room: what it has to fit into; on several replicas what they share, or each has. Once it is running, each one's.
         allowed: remedies that may change the math.
         obstacles: what speaks against slices.
         turns: whether turning the model itself over is weighed, too.
@@ -66,5 +66,7 @@ def planned(
     """
     may_slice = not obstacles or (micro_batch.NAME in allowed and all(one.can_be_allowed for one in obstacles))
     question = weighing.Question(estimated, room, allowed, may_slice, keeps_math=not obstacles, restarts=not is_running)
-    found = choose(weighing.options(question, turns=turns), room)
+    if not is_running:
+        question = weighing.per_replica(question)
+    found = choose(weighing.options(question, turns=turns), question.room)
     return found if is_running else weighing.with_evaluation(found, question)

@@ -5,10 +5,12 @@ Under `fitroom run` it is written down once a second, at the end of a step; `Mem
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +99,12 @@ class Asking:
     def _device(self, meter: Meter | None) -> dict[str, Any]:
         if meter is None:
             return {}
+        now, since = meter.both()  # the peak since the last step counts, too: a validation's
         with self._lock:
             in_use, peak, self._peak = self._in_use, self._peak, 0
         if in_use is None or not peak:
-            in_use, peak = meter.both()
-        return {"device": meter.device, "in_use": in_use, "peak": max(peak, in_use), "limit": meter.limit}
+            in_use = now
+        return {"device": meter.device, "in_use": in_use, "peak": max(peak, since, in_use), "limit": meter.limit}
 
     def _pipeline(self) -> Pipeline | None:
         one = self._counting
@@ -134,10 +137,18 @@ class Written:
             return False
         self._told = now
         if self._file is None or self._pid != os.getpid():  # also in a process that the script has forked
+            if self._file is None:
+                atexit.register(self._write_last)
             self._pid = os.getpid()
             self._file = ProgressFile(record.parent / FOLDER, self._pid)
         self._file.write(self._asking.now())
         return True
+
+    def _write_last(self) -> None:
+        """The steps of the last second count, too."""
+        if self._file is not None and self._pid == os.getpid():
+            with suppress(Exception):  # nothing that is only watched may end a script badly
+                self._file.write(self._asking.now())
 
 
 def _reference(iterator: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import fitroom
 from fitroom.devices.meter import Meter
 from fitroom.remedies import recompute
+from fitroom.training import keras_seams
 
 OFF = ("off", "0", "no", "false")
 
@@ -113,5 +114,6 @@ def remembered_for(what: str, meter: Meter | None, model: Any, optimizer: Any, n
     return Remembered([
         what, name, meter.device, meter.limit, fitroom.__version__, keras.__version__, tf.__version__,
         type(model).__qualname__, layers, variables, getattr(model, "jit_compile", None),
+        tf.distribute.get_strategy().num_replicas_in_sync if model is None else keras_seams.replicas(model),
         type(optimizer).__name__, keras.config.dtype_policy().name,
     ])  # fmt: skip

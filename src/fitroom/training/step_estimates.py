@@ -10,7 +10,8 @@ import tensorflow as tf
 from fitroom.core import Plan
 from fitroom.errors import UsageError
 from fitroom.estimator.by_hand import StepMeasurement, Trained
-from fitroom.estimator.estimating import Estimate, estimate_step
+from fitroom.estimator.estimates import Estimate
+from fitroom.estimator.estimating import estimate_step
 from fitroom.steps.compiled import Compiled
 from fitroom.steps.own_step import OwnStep
 from fitroom.steps.sites import Unsupported

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from fitroom.core import Plan
 from fitroom.errors import UsageError
-from fitroom.estimator.estimating import Estimate, estimate_here
+from fitroom.estimator.estimates import Estimate
+from fitroom.estimator.estimating import estimate_here
 from fitroom.steps import mixing
 from fitroom.steps.mixing import Obstacle
 from fitroom.training import every_function, function_seams, keras_seams, stand_ins, step_estimates

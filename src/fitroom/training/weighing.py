@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from fitroom.core import Budget, Plan, Remedy
 from fitroom.errors import UsageError
-from fitroom.estimator.estimating import Estimate
+from fitroom.estimator.estimates import Estimate
 from fitroom.remedies import allocator, eval_batch, lean_optimizer, micro_batch, mixed_precision, recompute, xla
 
 _WORTH_IT = 0.9  # of the plain peak: recomputation that saves less is not offered
@@ -42,6 +42,12 @@ class Question:
     keeps_math: bool
     restarts: bool = True
     known: dict[str, Estimate] = dataclasses.field(default_factory=dict)
+
+
+def per_replica(question: Question) -> Question:
+    """The same for one of the replicas that share a batch, where there are several."""
+    replicas = len(_estimated(question, ()).replicas)
+    return dataclasses.replace(question, room=question.room.per_replica(max(replicas, 1)))
 
 
 def options(question: Question, *, turns: bool = True) -> list[Plan]:
@@ -95,7 +101,8 @@ def _estimated(question: Question, remedies: tuple[Remedy, ...]) -> Estimate:
 
 def _turns(question: Question, plain: Estimate) -> Iterator[tuple[Remedy, ...]]:
     """Ways to turn the model over, those that keep the math first."""
-    yield (xla.remedy(xla.OFF if plain.is_compiled else xla.ON),)
+    if not plain.replicas:  # XLA compiles for one device
+        yield (xla.remedy(xla.OFF if plain.is_compiled else xla.ON),)
     precision = mixed_precision.FLOAT16 if question.room.kind == "gpu" else mixed_precision.BFLOAT16
     half, lean = (mixed_precision.remedy(precision),), (lean_optimizer.remedy(),)
     both = mixed_precision.NAME in question.allowed, lean_optimizer.NAME in question.allowed

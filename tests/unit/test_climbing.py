@@ -1,0 +1,53 @@
+"""At which sizes a step is recorded, by a clock of our own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from fitroom.devices import pocket
+from fitroom.estimator.climbing import climb
+from fitroom.estimator.recorder import Taken
+from fitroom.units import MIB
+
+
+def climbed(first: float, each: float, *, once: float = 0.0, peak: int = MIB) -> list[int]:
+    """The sizes for a step that takes `each` second a sample, after a first one; `once` is what reading it takes."""
+    times, sizes = [0.0], []
+    taken = [Taken(0, first)]
+    for size in climb(taken, lambda: sum(times)):
+        sizes.append(size)
+        times.append(once + each * size)
+        taken.append(Taken(pocket.use().current + peak * size, each * size))
+    return sizes
+
+
+def test_quick_steps_are_recorded_at_all_sizes_and_the_largest_ones_often() -> None:
+    sizes = climbed(first=10.0, each=0.001)
+    assert sizes[:5] == [4, 8, 16, 32, 64]
+    assert Counter(sizes) == {4: 1, 8: 1, 16: 4, 32: 4, 64: 4}
+
+
+def test_slow_steps_are_recorded_up_to_16_samples_and_no_further() -> None:
+    assert climbed(first=1.0, each=1.0) == [4, 8, 16]
+
+
+@pytest.mark.parametrize("once", [0.0, 0.1])
+def test_recordings_stay_within_their_time(once: float) -> None:
+    sizes = climbed(first=2.0, each=0.01, once=once)
+    assert sum(once + 0.01 * size for size in sizes) <= 1.6 * 2.0 + 1e-9
+    assert len(sizes) > 5
+
+
+def test_where_little_time_is_left_smaller_sizes_are_recorded_again() -> None:
+    # GIVEN a step at 16 that leaves no time for another one of that size
+    sizes = climbed(first=0.25, each=0.01)
+    # THEN smaller ones are taken once more
+    assert sizes[:3] == [4, 8, 16]
+    assert sizes[3:]
+    assert 16 not in sizes[3:]
+
+
+def test_large_steps_end_the_climb() -> None:
+    assert max(climbed(first=100.0, each=0.001, peak=100 * MIB)) == 8

@@ -1,0 +1,61 @@
+"""Whose doing something is: the user's, or fitroom's own."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from fitroom.leaks import tf_seams
+from fitroom.leaks.places import code_of, is_by_us
+
+CALL = "import inspect\ndef call(then=None):\n    return is_by_us(inspect.currentframe()) if then is None else then()\n"
+
+
+def asked_through(*modules: str) -> bool:
+    """What is answered where these modules called each other, the outermost first."""
+    then: Any = None
+    for name in reversed(modules):
+        space: dict[str, Any] = {"__name__": name, "is_by_us": is_by_us}
+        exec(CALL, space)
+        then = functools.partial(space["call"], then)
+    return bool(then())
+
+
+@pytest.mark.parametrize(
+    ("modules", "ours"),
+    [
+        (("train",), False),
+        (("train", "fitroom.data.passing", "tensorflow.python.data.ops.dataset_ops", "fitroom.leaks.tf_seams"), True),
+        (("train", "fitroom.training.fits", "keras.src.trainers.trainer", "tensorflow.python.data"), False),
+        (("train", "tensorflow.python.data.ops.dataset_ops", "fitroom.leaks.watch"), False),
+        (("fitroom.training.guarding", "train", "tensorflow.python.data"), False),
+    ],
+)
+def test_what_fitroom_has_tensorflow_do_is_told_from_what_the_user_does(modules: tuple[str, ...], ours: bool) -> None:
+    assert asked_through(*modules) is ours
+
+
+class Trainer:
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(self, x: Any) -> Any:
+        return x
+
+
+def test_the_code_of_a_compiled_method_is_the_users() -> None:
+    bound = Trainer().step.python_function
+    assert code_of(bound) is Trainer.step.python_function.__code__
+    assert code_of(None) is None
+
+
+def test_functions_made_anew_are_told_apart_though_they_lie_at_one_address() -> None:
+    step = tf.function(lambda x, loss: loss(x))
+    found = set()
+    for number in range(20):
+        loss = functools.partial(lambda x, by: x * by, by=number)
+        found.add(tf_seams.describe_arguments(step, (1.0, loss), {})["loss"])
+        del loss
+    assert len(found) == 20
+    assert tf_seams.describe_arguments(step, (1.0, len), {}) == tf_seams.describe_arguments(step, (1.0, len), {})
