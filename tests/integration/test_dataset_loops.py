@@ -1,4 +1,4 @@
-"""A training function that loops over a dataset by itself: refused where a batch does not fit, with nothing spoilt."""
+"""A training function that loops over a dataset by itself: undone where it fails, or taken apart for replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 import tensorflow as tf
 
 import fitroom
+from fitroom.training import looking_ahead
 from tests import faults, own_cases
+from tests.replica_cases import mirrored
 
 DATA = tf.data.Dataset.from_tensor_slices((own_cases.ROWS, own_cases.CLASSES)).batch(11)  # four batches
 
@@ -38,16 +40,74 @@ def test_a_call_that_runs_out_leaves_none_of_its_steps() -> None:
     model, optimizer, epoch = written(faults.Fault(at_calls={3}))
     before = [*model.get_weights(), *(variable.numpy() for variable in optimizer.variables)]
     # WHEN it is called
-    with (
-        pytest.warns(UserWarning, match="loop outside of it, and give the function one batch at a time"),
-        pytest.raises(fitroom.DoesNotFit, match="Nothing of this call is left"),
-    ):
+    with pytest.raises(fitroom.DoesNotFit, match="Nothing of this call is left"):
         epoch(DATA)
     # THEN the first two batches' updates are undone, too, and the next call trains
     after = [*model.get_weights(), *(variable.numpy() for variable in optimizer.variables)]
     assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True))
     epoch(DATA)
     assert int(optimizer.iterations) == 4
+
+
+@pytest.fixture
+def nothing_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if memory were so short that nothing surely fits."""
+    monkeypatch.setattr(looking_ahead, "_SURELY", 0.0)
+
+
+@pytest.mark.usefixtures("nothing_is_sure")
+def test_a_loop_that_may_not_fit_is_told_of() -> None:
+    _, optimizer, epoch = written(faults.Fault())
+    with pytest.warns(UserWarning, match="loop outside of it, and give the function one batch at a time"):
+        epoch(DATA)
+    assert int(optimizer.iterations) == 4
+
+
+def on_replicas(fault: faults.Fault) -> tuple[Any, Any, Any]:
+    """A model on two replicas, and a function that trains it on a distributed dataset."""
+    keras.utils.set_random_seed(1)
+    strategy = mirrored()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((12,)), faults.layer(fault), keras.layers.Dense(3)])
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build(model.trainable_variables)
+        loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def on_replica(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_function(y, model(x, training=True))
+        weights = model.trainable_variables
+        optimizer.apply(tape.gradient(loss, weights), weights)
+        return loss
+
+    @tf.function
+    def epoch(data: Any) -> Any:
+        total = tf.constant(0.0)
+        for x, y in data:
+            total += strategy.reduce("SUM", strategy.run(on_replica, (x, y)), axis=None)
+        return total
+
+    return model, optimizer, epoch
+
+
+@pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options")  # TensorFlow's, in such loops
+@pytest.mark.usefixtures("nothing_is_sure")
+def test_replicas_that_may_not_fit_are_given_steps_that_can_be_cut() -> None:
+    # GIVEN a loop that fits, and the same loop where one replica runs out now and then
+    fault = faults.Fault(at_calls=lambda call: call % 7 == 0, replica=1)
+    data = mirrored().experimental_distribute_dataset(DATA)
+    (plain, _, plainly), (model, optimizer, epoch) = on_replicas(faults.Fault()), on_replicas(fault)
+    guarded = fitroom.step(epoch)
+    # WHEN both train
+    wanted = [float(plainly(data)) for _ in range(2)]
+    found = [float(guarded(data)) for _ in range(2)]
+    # THEN Python has looped, every batch made one update, and losses and weights are the same
+    assert "loop_in_python" in [event.kind for event in guarded.events]
+    assert fault.strikes > 0
+    assert int(optimizer.iterations.numpy()) == 8
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    for one, other in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_what_runs_eagerly_is_left_alone() -> None:
@@ -60,8 +120,7 @@ def test_what_runs_eagerly_is_left_alone() -> None:
 
     tf.config.run_functions_eagerly(True)
     try:
-        with pytest.warns(UserWarning, match="loops over a dataset"):
-            fitroom.step(epoch)(DATA)
+        fitroom.step(epoch)(DATA)
     finally:
         tf.config.run_functions_eagerly(False)
     assert len(seen) == 4
@@ -69,6 +128,6 @@ def test_what_runs_eagerly_is_left_alone() -> None:
 
 def test_other_errors_pass_through() -> None:
     _, optimizer, epoch = written(faults.Fault())
-    with pytest.warns(UserWarning, match="loops over a dataset"), pytest.raises(ValueError, match="expected axis"):
+    with pytest.raises(ValueError, match="expected axis"):
         epoch(tf.data.Dataset.from_tensor_slices((own_cases.ROWS[:, :5], own_cases.CLASSES)).batch(11))
     assert int(optimizer.iterations) == 0

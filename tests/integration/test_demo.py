@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.conftest import Run
 
 WITHOUT_TENSORFLOW = """
@@ -13,6 +15,7 @@ sys.exit(main(["demo"]))
 """
 
 
+@pytest.mark.chaos  # a minute and a half; each of its parts is tested by itself
 def test_the_demo_shows_a_failed_step_and_a_rescue(fitroom: Run) -> None:
     done = fitroom("demo", "--json")
     assert done.returncode == 0, done.stderr

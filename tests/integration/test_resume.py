@@ -47,7 +47,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Plain:
     [
         ("arrays", ["step", "between"]),
         ("dataset-fast", ["start", "between", "step"]),
-        ("pydataset", ["between", "checkpoint"]),
+        pytest.param("pydataset", ["between", "checkpoint"], marks=pytest.mark.chaos),
     ],
 )
 def test_kills_change_nothing(tmp_path: Path, plain: Plain, source: str, moments: list[str]) -> None:

@@ -123,7 +123,7 @@ HOSTILE = {
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_repeated_without_end_is_answered(unit: bytes) -> None:
     # A way that takes quadratic time would need hours for this.
-    check(diagnosing.of_stream(Endless(unit, 8 << 20, b"\nRESOURCE_EXHAUSTED: " + OOM.encode())))
+    check(diagnosing.of_stream(Endless(unit, 4 << 20, b"\nRESOURCE_EXHAUSTED: " + OOM.encode())))
 
 
 @pytest.mark.chaos

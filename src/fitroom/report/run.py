@@ -145,6 +145,9 @@ _LINES: dict[str, Callable[[dict[str, Scalar]], str | None]] = {
     "rung": _rung,
     "planned": lambda data: str(data["reason"]),
     "turned": lambda data: str(data["words"]),
+    "loop_in_python": lambda data: (
+        f"memory may be short in {data['of']}: Python loops over its dataset instead, so that each step can be cut"
+    ),
     "leaner_update": lambda data: "memory is short in the update: large weights are updated some rows at a time",
     "not_recomputed": lambda data: f"activations are kept: {data['reason']}",
     "left_alone": lambda data: f"does not guard {data['what']}: {data['reason']}",
@@ -205,7 +208,7 @@ def _happened(record: Record) -> list[str]:
         found.append("memory leaks" if leaking == 1 else f"memory leaks in {leaking} places")
     if record.of("mapped"):
         found.append("an array file did not fit into memory")
-    if (record.of("rung") or record.of("turned") or record.of("leaner_update")) and not ooms and not died:
+    if any(map(record.of, ("rung", "turned", "leaner_update", "loop_in_python"))) and not ooms and not died:
         found.append("memory was short, as planned for or known from an earlier run")
     shared = [(one.data["device"], one.data["pid"], one.data["name"]) for one in record.of("neighbour")]
     found += [
@@ -240,7 +243,7 @@ def _acted(record: Record) -> list[str]:
 def changes(record: Record) -> list[str]:
     """What was changed to make it fit, one text each."""
     found = []
-    kinds = ("rung", "turned", "leaner_update", "mapped")
+    kinds = ("loop_in_python", "rung", "turned", "leaner_update", "mapped")
     for event in (*record.of("restart")[-1:], *(event for kind in kinds for event in record.of(kind))):
         data = event.data
         if event.kind == "restart":
@@ -253,6 +256,8 @@ def changes(record: Record) -> list[str]:
             found.append("arrays of 64 bits cast batch by batch")
         elif event.kind == "rung":
             found.append(f"{data.get('of', 'train')}: activations computed again instead of kept")
+        elif event.kind == "loop_in_python":
+            found.append(f"{data['of']}: its loop over the data ran in Python")
         elif event.kind == "mapped":
             found.append(f"{data['file']} mapped instead of read")
         else:
@@ -292,7 +297,7 @@ def _numbers(record: Record) -> str:
     )
     if redrawn:
         return "that of plain Python, but for random layers, which drew other numbers of the same distribution"
-    if sliced:
+    if sliced or record.of("loop_in_python"):
         return "that of plain Python with memory enough, up to float rounding"
     return "exactly that of plain Python with memory enough"
 

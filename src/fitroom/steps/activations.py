@@ -86,6 +86,16 @@ def most_alive(graph: Any, samples: int, side: int = 1) -> int | None:
     return most
 
 
+def made_in_all(graph: Any, samples: int) -> int:
+    """All that a graph makes, as if nothing were ever given back."""
+    return sum(
+        bytes_of(tensor, samples)
+        for operation in graph.get_operations()
+        if operation.type not in ALIASES | _RESIDENT
+        for tensor in operation.outputs
+    )
+
+
 def work_of(operation: Any, samples: int) -> float:
     """About how many arithmetic operations it takes."""
     if not operation.outputs:

@@ -94,6 +94,17 @@ def written_from_data(function: Any) -> set[int]:
     return found
 
 
+def inner_graphs(graph: Any) -> list[Any]:
+    """A function's graph, and those of all functions that it calls."""
+    found, waiting = {id(graph): graph}, [graph]
+    while waiting:
+        for function in waiting.pop()._functions.values():
+            if id(function.graph) not in found:
+                found[id(function.graph)] = function.graph
+                waiting.append(function.graph)
+    return list(found.values())
+
+
 def captured(graph: Any) -> set[str]:
     """The names of the inputs of a function's graph that are not its arguments."""
     deferred = tf.nest.flatten(graph.deferred_internal_captures)

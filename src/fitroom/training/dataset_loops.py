@@ -1,51 +1,79 @@
-"""A training function that loops over a dataset by itself: its steps cannot be cut, but a call can be undone.
+"""A training function that loops over a dataset by itself: what runs inside one function cannot be cut.
 
-Where a batch does not fit, the call is refused, with the reason, and everything is as it was before its first step:
-plain TensorFlow leaves the steps that were made, and half of the one that failed.
+    the dataset is distributed, and may not fit ─► Python loops, and each `strategy.run` in the loop is a guarded step
+    otherwise                                   ─► it runs as it is; where it runs out, the call is undone, and refused
+
+A distributed dataset's iterator inside a function may wait for ever once a replica has run out, so that it is decided
+before the first step. Its batches are for `strategy.run` and nothing else, which is why the steps are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
 from fitroom import oom
+from fitroom.devices.meter import Meter
 from fitroom.steps import graph_seams
+from fitroom.steps.activations import made_in_all
+from fitroom.steps.replacing import replaced
 from fitroom.steps.state import State
 from fitroom.steps.update import Keeper
+from fitroom.training import function_seams, looking_ahead
 from fitroom.training.does_not_fit import DoesNotFit
 
 REASON = "it loops over a dataset, and what runs inside one function cannot be cut"
 HINT = "loop outside of it, and give the function one batch at a time"
 
 _DATASETS = (tf.data.Dataset, tf.distribute.DistributedDataset)
+_STRATEGY = next(owner for owner in tf.distribute.Strategy.__mro__ if "run" in vars(owner))
 
 
 def has_dataset(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call is given a dataset to loop over."""
-    return any(isinstance(one, _DATASETS) for one in tf.nest.flatten((args, kwargs)))
+    return bool(_datasets(args, kwargs))
+
+
+def traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any | None:
+    """The function's trace for such a call; None where it cannot be traced, and will say so itself."""
+    try:
+        return function.get_concrete_function(*args, **kwargs)
+    except Exception:  # a mistake in it, most likely: its own error is what there is to say
+        return None
+
+
+def fits_surely(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meter: Meter) -> bool:
+    """Whether everything that one turn of the loop makes would be there at once."""
+    sizes = [function_seams.batch_size(one) for one in _datasets(args, kwargs)]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return False
+    made = sum(made_in_all(graph, max(known)) for graph in graph_seams.inner_graphs(trace.graph))
+    return looking_ahead.fits_surely(made, meter)
+
+
+def is_distributed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the batches are for replicas."""
+    return any(isinstance(one, tf.distribute.DistributedDataset) for one in _datasets(args, kwargs))
 
 
 def undone_where_it_fails(
-    function: Any, name: str, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    trace: Any, name: str, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What `plain` gives; nothing of the call is left where it runs out of memory.
 
     Args:
-        function: the `tf.function` that it calls.
+        trace: of the function that it calls.
         name: what to call it in messages.
 
     Raises:
         DoesNotFit: if it runs out.
     """
     keeper = Keeper()
-    try:
-        traced = function.get_concrete_function(*args, **kwargs)
-    except Exception:  # a mistake in it, most likely: its own error is what there is to say
-        return plain(*args, **kwargs)
-    keeper.keep(State(graph_seams.written_variables(traced)))
+    keeper.keep(State(graph_seams.written_variables(trace)))
     try:
         return plain(*args, **kwargs)
     except BaseException as error:
@@ -59,3 +87,41 @@ def undone_where_it_fails(
         received=found.evidence or None,
         hint=f"{HINT}; or a smaller batch",
     )
+
+
+@contextmanager
+def each_run(answer: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Have what `answer(fn, on_replicas)` gives stand for each `strategy.run(fn, …)` that Python comes to.
+
+    Args:
+        answer: `on_replicas` is a function that calls `fn` on every replica with what it is given.
+    """
+    plain = vars(_STRATEGY)["run"]
+
+    def run(strategy: Any, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        if not tf.executing_eagerly() or keeping.is_inside:
+            return plain(strategy, fn, args, kwargs, options)
+
+        def on_replicas(*args: Any, **kwargs: Any) -> Any:
+            return plain(strategy, fn, args, kwargs)
+
+        on_replicas.__name__ = getattr(fn, "__name__", on_replicas.__name__)
+        keeping.is_inside = True
+        try:
+            return answer(fn, on_replicas)(*args, **(kwargs or {}))
+        finally:
+            keeping.is_inside = False
+
+    keeping = _Keeping()
+    with replaced([(_STRATEGY, "run", run)]):
+        yield
+
+
+class _Keeping:
+    """Whether a guarded step is under way: what it calls is its own."""
+
+    is_inside = False
+
+
+def _datasets(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    return [one for one in tf.nest.flatten((args, kwargs)) if isinstance(one, _DATASETS)]

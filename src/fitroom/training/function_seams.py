@@ -37,6 +37,21 @@ def python_of(function: Any) -> Any:
     return python if owner is None else MethodType(python.__func__, owner())
 
 
+def batch_size(dataset: Any) -> int | None:
+    """How many samples a replica is given at once at most, by how a dataset was made; None where that does not tell."""
+    replicas = 1
+    if isinstance(dataset, tf.distribute.DistributedDataset):
+        replicas = dataset._strategy.num_replicas_in_sync
+        dataset = getattr(dataset, "_original_dataset", None)
+    while dataset is not None:
+        size = getattr(dataset, "_batch_size", None)
+        if size is not None:
+            known = tf.get_static_value(size)
+            return None if known is None else -(-int(known) // replicas)
+        dataset = getattr(dataset, "_input_dataset", None)
+    return None
+
+
 def is_library(code: CodeType) -> bool:
     """Whether code is TensorFlow's, Keras' or our own."""
     return str(Path(code.co_filename).resolve()).startswith(_LIBRARIES)

@@ -18,7 +18,7 @@ from fitroom.steps import graph_seams, keras_seams, mixing, replicas, slicing
 from fitroom.steps.compiled import any_batch
 from fitroom.steps.own_step import OwnStep
 from fitroom.steps.sites import NoUpdate, Unsupported
-from fitroom.training import dataset_loops, looking_ahead
+from fitroom.training import dataset_loops, function_seams, looking_ahead
 from fitroom.training.arguments import Arguments
 from fitroom.training.guarded_step import GuardedStep, as_tensors
 from fitroom.training.log import Log
@@ -113,6 +113,8 @@ class GuardedFunction:
         self._trains_nothing: set[Any] = set()  # kinds of call
         self._given_up = False
         self._is_told = False  # that it loops over a dataset
+        self._loops_in_python = False  # over a dataset that it is given
+        self._runs: dict[Any, GuardedFunction] = {}  # what it has replicas run, guarded
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -173,14 +175,39 @@ class GuardedFunction:
         return guarded
 
     def _over_dataset(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """It runs as it is, or not at all."""
+        """It runs as it is, or is undone; or Python loops, where replicas are, and each step is guarded."""
+        if not graph_seams.is_function(self.function) or tf.config.functions_run_eagerly():
+            return self.plain(*args, **kwargs)
+        if not self._loops_in_python:
+            trace = dataset_loops.traced(self.function, args, kwargs)
+            if trace is None:
+                return self.plain(*args, **kwargs)
+            found = meter.find(self.options.budget)
+            if found is None or dataset_loops.fits_surely(trace, args, kwargs, found):
+                return dataset_loops.undone_where_it_fails(trace, self.name, self.plain, args, kwargs)
+            if not dataset_loops.is_distributed(args, kwargs):
+                self._tell_of_loop()
+                return dataset_loops.undone_where_it_fails(trace, self.name, self.plain, args, kwargs)
+            self._loops_in_python = True
+            self._log.tell("loop_in_python", of=self.name)
+        with dataset_loops.each_run(self._run_of):
+            return function_seams.python_of(self.function)(*args, **kwargs)
+
+    def _tell_of_loop(self) -> None:
         if not self._is_told:
             self._is_told = True
             said = f"{dataset_loops.REASON}. Try: {dataset_loops.HINT}"
             self._log.left_alone(self.name, said, then="A call that runs out of memory is undone")
-        if not graph_seams.is_function(self.function) or tf.config.functions_run_eagerly():
-            return self.plain(*args, **kwargs)
-        return dataset_loops.undone_where_it_fails(self.function, self.name, self.plain, args, kwargs)
+
+    def _run_of(self, fn: Any, on_replicas: Callable[..., Any]) -> Any:
+        """What stands for `strategy.run(fn, …)`: a guarded step of its own."""
+        if fn not in self._runs:
+            if len(self._runs) >= _MOST:
+                return on_replicas  # a function made anew in every turn
+            self._runs[fn] = GuardedFunction(
+                tf.function(on_replicas), self.model, self.optimizer, self.options, is_asked_for=False
+            )
+        return self._runs[fn]
 
     def _give_up(self, reason: str) -> None:
         self._given_up = True
