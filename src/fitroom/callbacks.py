@@ -18,7 +18,7 @@ from fitroom.devices.timeline import Timeline
 from fitroom.errors import UsageError
 from fitroom.leaks import watching
 from fitroom.report import memory as report
-from fitroom.report.run import line
+from fitroom.report.run_lines import line
 from fitroom.supervisor import run_folder
 from fitroom.training.monitoring import Monitor
 

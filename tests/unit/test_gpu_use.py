@@ -17,7 +17,7 @@ from fitroom.devices.gpu_use import GpuWatch
 from fitroom.devices.meter import Meter
 from fitroom.devices.timeline_file import TimelineFile
 from fitroom.devices.watching import Watch
-from fitroom.report.run import line
+from fitroom.report.run_lines import line
 from fitroom.units import GIB, MIB
 from tests.unit.test_gpu import FakeNvml, NotSupportedError, nvml
 

@@ -16,7 +16,7 @@ from fitroom.core import Record, RecordFile
 from fitroom.devices import timeline_file
 from fitroom.devices.timeline import point
 from fitroom.devices.timeline_file import TimelineFile
-from fitroom.report.run import Again, account
+from fitroom.report.account import Again, account
 from fitroom.report.sparks import bar, resampled, sparkline, split_bar
 from fitroom.report.top import Picture
 from fitroom.supervisor import run_folder

@@ -59,23 +59,24 @@ class Run:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Run the script to its end, and pass its exit code on."""
-        from fitroom.report import run as report
+        from fitroom.report import run_lines
+        from fitroom.report.account import Again, account
         from fitroom.supervisor.supervising import supervise
 
         def tell(event: Event) -> None:
-            line = None if arguments.quiet else report.line(event, verbose=arguments.verbose)
+            line = None if arguments.quiet else run_lines.line(event, verbose=arguments.verbose)
             if line is not None:
                 _say(line)
 
         job = _job(arguments)
         outcome = supervise(job, tell)
         if not arguments.quiet or outcome.record.of("given_up"):
-            again = report.Again(outcome.job.typed(), outcome.job.resumed() if outcome.kept else None)
-            _say(report.account(outcome.record, outcome.code, outcome.folder, again))
+            again = Again(outcome.job.typed(), outcome.job.resumed() if outcome.kept else None)
+            _say(account(outcome.record, outcome.code, outcome.folder, again))
         if arguments.lines:
             from fitroom.leaks import by_line
 
-            _say(report.lines([(one.where, one.nbytes) for one in by_line.worst(outcome.folder / by_line.FILE)]))
+            _say(run_lines.lines([(one.where, one.nbytes) for one in by_line.worst(outcome.folder / by_line.FILE)]))
         return outcome.code if outcome.code >= 0 else _die_of(-outcome.code)
 
 

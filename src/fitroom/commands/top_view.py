@@ -16,7 +16,7 @@ from fitroom.devices import gpu_use, host, timeline_file
 from fitroom.devices.timeline import Span, Timeline, point
 from fitroom.devices.usage import Usage
 from fitroom.errors import FitroomError, UsageError
-from fitroom.report.run import changes, leaks
+from fitroom.report.account import changes, leaks
 from fitroom.report.sparks import resampled
 from fitroom.report.top import Memory, Use, View
 from fitroom.supervisor import run_folder
