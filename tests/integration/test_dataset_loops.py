@@ -55,12 +55,31 @@ def nothing_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking_ahead, "_SURELY", 0.0)
 
 
-@pytest.mark.usefixtures("nothing_is_sure")
-def test_a_loop_that_may_not_fit_is_told_of() -> None:
-    _, optimizer, epoch = written(faults.Fault())
-    with pytest.warns(UserWarning, match="loop outside of it, and give the function one batch at a time"):
-        epoch(DATA)
-    assert int(optimizer.iterations) == 4
+def test_a_function_that_draws_its_batches_is_never_called_twice_for_one() -> None:
+    # GIVEN a function that takes a batch from an iterator, and runs out in its second call
+    model, optimizer, _ = written(fault := faults.Fault(at_calls={2}))
+    loss_function, drawn = keras.losses.SparseCategoricalCrossentropy(from_logits=True), []
+
+    @fitroom.step
+    @tf.function
+    def train_step(iterator: Any) -> Any:
+        x, y = next(iterator)
+        with tf.GradientTape() as tape:
+            loss = loss_function(y, model(x, training=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return x[0, 0]
+
+    # WHEN it is called on
+    iterator = iter(DATA)
+    for _ in range(4):
+        try:
+            drawn.append(float(train_step(iterator)))
+        except fitroom.DoesNotFit as error:
+            assert "draw outside of it" in str(error)
+    # THEN the batch that failed made no update, and every other one made its own
+    assert fault.strikes == 1
+    assert drawn == [float(own_cases.ROWS[place, 0]) for place in (0, 22, 33)]
+    assert int(optimizer.iterations) == 3
 
 
 def on_replicas(fault: faults.Fault) -> tuple[Any, Any, Any]:
@@ -108,6 +127,42 @@ def test_replicas_that_may_not_fit_are_given_steps_that_can_be_cut() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
     for one, other in zip(model.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options")
+@pytest.mark.usefixtures("nothing_is_sure")
+def test_what_a_loop_changes_is_seen_by_every_step() -> None:
+    # GIVEN a loop whose step closes over what the loop changes, and is made anew in every call
+    strategy = mirrored()
+    with strategy.scope():
+        weight = tf.Variable(1.0)
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build([weight])
+
+    def epoch(data: Any) -> Any:
+        factor, turns = tf.constant(0.0), 0
+
+        def on_replica(x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(x) * factor * weight
+            optimizer.apply(tape.gradient(loss, [weight]), [weight])
+            return loss
+
+        for x, _ in data:
+            factor += 1.0
+            turns += 1
+            strategy.run(on_replica, (x,))
+        return turns
+
+    data, found = strategy.experimental_distribute_dataset(DATA), []
+    # WHEN it is called plainly, and guarded
+    for function in (tf.function(epoch), fitroom.step(tf.function(epoch))):
+        weight.assign(1.0)
+        turns = function(data)
+        found.append((weight.numpy(), turns.numpy()))
+    # THEN it does the same, and its count is a tensor both times
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    assert found[0][1] == 4
 
 
 def test_what_runs_eagerly_is_left_alone() -> None:

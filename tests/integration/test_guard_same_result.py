@@ -148,6 +148,8 @@ class TestLosses:
     def test_regularisers(self, plan: str | None) -> None:
         compare(lambda: dense(regulariser="l2"), plan)
         compare(lambda: dense(O.SGD(0.01), regulariser="l1", activity="l2"), plan)
+        counted = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+        compare(lambda: dense(regulariser="l2", loss=counted), plan, sample_weight=WEIGHTS)
 
     @pytest.mark.parametrize("kind", ["mean", "sum"])
     def test_added_losses(self, plan: str | None, kind: str) -> None:

@@ -186,21 +186,3 @@ def test_a_function_survives_faults(compiled: bool | None, monkeypatch: pytest.M
     assert fault.strikes == 3
     assert int(optimizer.iterations) == 12
     assert [event.kind for event in guarded.events].count("oom") == 3
-
-
-def test_a_function_that_loops_over_a_dataset_is_told_of_before_its_first_step() -> None:
-    model, optimizer, _ = written(False)
-
-    @fitroom.step
-    @tf.function
-    def epoch(dataset: Any) -> None:
-        for x, y in dataset:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(tf.square(model(x)[:, 0] - tf.cast(y, tf.float32)))
-            gradients = tape.gradient(loss, model.trainable_variables)
-            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-
-    dataset = tf.data.Dataset.from_tensor_slices((own.ROWS, own.CLASSES)).batch(16)
-    with pytest.warns(UserWarning, match="loop outside of it"):
-        epoch(dataset)
-    assert int(optimizer.iterations) == 3

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fitroom.core import Budget, Footprint, Parts
-from fitroom.devices import gpu_use
+from fitroom.core import Budget, Event, Footprint, Parts
+from fitroom.devices import gpu, gpu_use, meter
 from fitroom.devices.meter import Meter
 from fitroom.estimator.footprints import Footprints, Names, Resident
 from fitroom.estimator.replay import Replay
 from fitroom.estimator.tape import Move, Recorded, Request, Tape, resident
 from fitroom.steps import graph_seams, replicas, slicing
+from fitroom.training.arguments import Arguments
+from fitroom.training.summary import closing_line
 from fitroom.units import GIB, MIB
 
 # --- the meter ------------------------------------------------------------------------------------------------------
@@ -39,6 +41,17 @@ def test_a_card_that_others_fill_counts_though_we_use_little_of_it(cards: dict[s
     cards["GPU:1"]["current"] = 0
     assert Meter("GPU:0", 10 * GIB, ("GPU:1",)).free() == 6 * GIB
     assert Meter("GPU:0", 10 * GIB).free() == 7 * GIB
+
+
+def test_the_cards_that_train_are_the_ones_that_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"{kind}:{number}" for number in range(4)])
+    cards = [gpu.Gpu(0, "", size * GIB, size * GIB, (8, 0)) for size in (8, 16, 24, 32)]
+    monkeypatch.setattr(gpu, "visible", lambda: tuple(cards))
+    found = meter.find(None, ("/job:localhost/replica:0/task:0/device:GPU:2", "GPU:3"))
+    assert found is not None
+    assert (found.device, found.beside) == ("GPU:2", ("GPU:3",))
+    assert 20 * GIB < found.limit < 24 * GIB
+    assert meter.find(GIB) == Meter("GPU:0", GIB)
 
 
 # --- budgets and footprints -------------------------------------------------------------------------------------------
@@ -116,3 +129,18 @@ def test_what_is_of_no_replica_stays_as_it_is() -> None:
     assert replicas.parts(data) == [data]
     assert replicas.together([data]) is data
     assert replicas.each(lambda one: one, data) is data
+
+
+def test_a_value_of_the_only_replica_is_a_value() -> None:
+    values = tf.constant([[1.0, 2.0]])
+    assert replicas.unwrapped(graph_seams.per_replica([values])) is values
+    both = graph_seams.per_replica([values, values])
+    assert replicas.unwrapped(both) is both
+    assert Arguments((graph_seams.per_replica([tf.zeros([5, 2])]),), {}).samples == 5
+
+
+def test_what_does_not_fit_is_not_called_rescued() -> None:
+    ran_out = Event.now("oom", phase="gradients", samples=1)
+    assert "lost nothing" in (closing_line([ran_out]) or "")
+    assert "does not fit" in (closing_line([ran_out, Event.now("does_not_fit")]) or "")
+    assert "lost nothing" not in (closing_line([ran_out, Event.now("does_not_fit")]) or "")

@@ -81,20 +81,24 @@ def smallest(cards: Sequence[gpu.Gpu]) -> int:
     return min(found, default=0) // _ROUGH * _ROUGH
 
 
-def find(budget: int | None = None, replicas: int = 1) -> Meter | None:
-    """The meter of the device that trains; None where the allocator does not count (a CPU without a limit).
+def find(budget: int | None = None, devices: Sequence[str] = ()) -> Meter | None:
+    """The meter of the devices that train; None where the allocator does not count (a CPU without a limit).
 
     Args:
         budget: what was asked for, in bytes, where that is less than the allocator's limit.
-        replicas: on how many devices it trains; the others are none of its business.
+        devices: their names, where they are known; the others are none of its business.
     """
     import tensorflow as tf
 
     count = len(tf.config.list_logical_devices("GPU"))
     if count:
-        limit = smallest(gpu.visible()) if budget is None else budget
-        beside = tuple(f"GPU:{number}" for number in range(1, min(count, replicas)))
-        return Meter("GPU:0", limit, beside) if limit else None
+        numbers = [int(name.rpartition("GPU:")[2]) for name in devices if "GPU:" in name] or [0]
+        cards = gpu.visible()
+        # Several logical devices may share a card: then their numbers are not the cards'.
+        own = [cards[number] for number in numbers] if len(cards) == count else cards
+        limit = smallest(own) if budget is None else budget
+        first, *beside = (f"GPU:{number}" for number in numbers)
+        return Meter(first, limit, tuple(beside)) if limit else None
     arena = pocket.limit()
     if arena is None:
         return None

@@ -86,14 +86,21 @@ def most_alive(graph: Any, samples: int, side: int = 1) -> int | None:
     return most
 
 
-def made_in_all(graph: Any, samples: int) -> int:
-    """All that a graph makes, as if nothing were ever given back."""
-    return sum(
-        bytes_of(tensor, samples)
-        for operation in graph.get_operations()
-        if operation.type not in ALIASES | _RESIDENT
-        for tensor in operation.outputs
-    )
+def made_in_all(graph: Any, samples: int) -> int | None:
+    """All that a graph makes, as if nothing were ever given back; None where a side of something is not known."""
+    found = 0
+    for operation in graph.get_operations():
+        for tensor in operation.outputs if operation.type not in ALIASES | _RESIDENT else ():
+            size = bytes_of(tensor, samples)
+            if size and (tensor.shape.rank is None or None in tensor.shape.as_list()[1:]):
+                return None
+            found += size
+    return found
+
+
+def loops_in(graph: Any) -> int:
+    """How many loops a graph has: what they keep is not seen from here."""
+    return sum(operation.type in _LOOPS for operation in graph.get_operations())
 
 
 def work_of(operation: Any, samples: int) -> float:

@@ -20,6 +20,7 @@ from tensorflow.python.util import tf_decorator
 
 from fitroom.steps.replacing import replaced
 
+_DRAWING = ("IteratorGetNext", "MultiDeviceIteratorGetNext")
 _KEPT_ATTRIBUTES = ("_XlaMustCompile", "api_implements", "api_preferred_device")
 
 
@@ -103,6 +104,12 @@ def inner_graphs(graph: Any) -> list[Any]:
                 found[id(function.graph)] = function.graph
                 waiting.append(function.graph)
     return list(found.values())
+
+
+def draws(function: Any) -> bool:
+    """Whether a concrete function takes batches from an iterator by itself."""
+    operations = (one for graph in inner_graphs(function.graph) for one in graph.get_operations())
+    return any(one.type.startswith(_DRAWING) for one in operations)
 
 
 def captured(graph: Any) -> set[str]:

@@ -169,7 +169,9 @@ class KerasPass:
 
         def on_replica(part: Any) -> Any:
             tally = weighing.begin(Tally())
-            with keras.StatelessScope():
+            # A regulariser asks the scope itself for the weights' values.
+            values = [(variable, variable.value) for variable in self.model.trainable_variables]
+            with keras.StatelessScope(state_mapping=values):
                 x, y, weights = keras.utils.unpack_x_y_sample_weight(part)
                 # Seeds and statistics stay as they are: their updates end with the scope.
                 prediction = keras_seams.call(self.model, x, self.trains)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fitroom.steps import extras, keras_seams, mixing, probe, replicas, slicing
+from fitroom.steps.fused_step import FusedStep
 from fitroom.steps.keras_pass import KerasPass
 from fitroom.steps.recomputation import Chooser, Recomputation, Saving
 from fitroom.steps.state import State
@@ -33,9 +34,12 @@ class KerasStep(Step):
         self._like: Any = None
         self._ready_to_slice = False
         self._obstacles: list[mixing.Obstacle] | None = None
+        self._fused = FusedStep(model) if trains and FusedStep.is_for(model) else None
 
     def whole(self, data: Any, like: Any) -> Any:
         self.phase, self._like = "gradients", like
+        if self._fused is not None:
+            return self._fused(data, like)
         self.passes.trace(data, like)
         self._remember()
         logs, gradients = self.passes.whole(data)
@@ -43,7 +47,7 @@ class KerasStep(Step):
         return logs
 
     def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
-        self.phase = "gradients"
+        self.phase, self._fused = "gradients", None
         samples = slicing.sizes(data)
         if not self._ready_to_slice:
             self.passes.trace(data, self._like)
@@ -68,13 +72,18 @@ class KerasStep(Step):
         return self.passes.most_per_sample()
 
     def most_alive(self, data: Any, like: Any) -> int | None:
+        if self._fused is not None:
+            self._fused.trace(data, like)
+            return self._fused.most_alive(data, self.samples(data))
         self.passes.trace(data, like)
         return self.passes.most_alive(data, self.samples(data))
 
     def trained(self) -> list[Any]:
-        return self.passes.variables
+        return self.passes.variables or list(self.model.trainable_variables if self.trains else [])
 
     def roll_back(self) -> None:
+        if self._fused is not None:
+            self._fused.roll_back()
         if self._before is not None:
             state, values = self._before
             state.write(values)
@@ -92,11 +101,11 @@ class KerasStep(Step):
         passes = KerasPass(self.model, recomputation=recomputation)
         passes.trace(data, like)
         if recomputation.saving is not None:
-            self.passes, self._like, self._ready_to_slice = passes, like, False
+            self.passes, self._like, self._ready_to_slice, self._fused = passes, like, False, None
         return recomputation.saving
 
     def written_variables(self) -> list[Any]:
-        return self.passes.state().variables
+        return self._fused.written_variables() if self._fused is not None else self.passes.state().variables
 
     def layers(self) -> list[str]:
         return [layer.name for layer in keras_seams.all_layers(self.model)]
@@ -117,7 +126,7 @@ class KerasStep(Step):
         return mixing.random_layers(self.model) if self.trains else []
 
     def hidden_random(self) -> set[str]:
-        return self.passes.hidden_random
+        return self.passes.hidden_random | (self._fused.hidden_random if self._fused is not None else set())
 
     def _remember(self) -> None:
         state = self.passes.state()

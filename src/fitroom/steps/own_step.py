@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fitroom.steps import mixing, probe, slicing
+from fitroom.steps import graph_seams, mixing, probe, slicing
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.held import as_tensor, is_tensor
 from fitroom.steps.recomputation import Chooser, Recomputation, Saving
@@ -132,6 +132,10 @@ class OwnStep(Step):
         else:
             function = self._captured.concrete((data,), like=None if like is None else (like,))
         if self._written is None:
+            if graph_seams.draws(function):
+                raise Unsupported(
+                    f"{self.name} draws its batches itself, and what it drew is gone. Try: give it the batch"
+                )
             if self.trains and not self.sites:
                 raise NoUpdate(f"{self.name} does not apply gradients through a Keras optimizer")
             self._written = Written(function, self.sites)

@@ -46,6 +46,18 @@ def each(function: Callable[..., Any], *nests: Any) -> Any:
     return together(found)
 
 
+def devices(data: Any) -> tuple[str, ...]:
+    """Where each replica's part is; nothing where there is one."""
+    shares = parts(data) if count(data) > 1 else []
+    firsts = (next((leaf for leaf in tf.nest.flatten(share) if isinstance(leaf, tf.Tensor)), None) for share in shares)
+    return tuple(leaf.device for leaf in firsts if leaf is not None)
+
+
+def unwrapped(leaf: Any) -> Any:
+    """A value of which the only replica has its own, as it is anywhere else; others as they are."""
+    return leaf.values[0] if _is_several(leaf) and len(leaf.values) == 1 else leaf
+
+
 def here() -> int:
     """The replica that is being run or traced; 0 outside of any."""
     context = tf.distribute.get_replica_context()

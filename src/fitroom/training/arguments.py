@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from fitroom.steps import replicas
+
 
 class Arguments:
     """Arguments taken apart, so that the call can be made again with another batch.
@@ -21,7 +23,7 @@ class Arguments:
     """
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        structure = (args, kwargs)
+        structure = tf.nest.map_structure(replicas.unwrapped, (args, kwargs))
         leaves = tf.nest.flatten(structure)
         axes = [_shape(leaf)[0] for leaf in leaves if _is_array(leaf) and len(_shape(leaf))]
         self.samples = int(Counter([size for size in axes if size != 1] or axes or [0]).most_common(1)[0][0])

@@ -18,23 +18,24 @@ import tensorflow as tf
 from fitroom import oom
 from fitroom.devices.meter import Meter
 from fitroom.steps import graph_seams
-from fitroom.steps.activations import made_in_all
+from fitroom.steps.activations import loops_in, made_in_all
 from fitroom.steps.replacing import replaced
 from fitroom.steps.state import State
 from fitroom.steps.update import Keeper
 from fitroom.training import function_seams, looking_ahead
 from fitroom.training.does_not_fit import DoesNotFit
 
-REASON = "it loops over a dataset, and what runs inside one function cannot be cut"
-HINT = "loop outside of it, and give the function one batch at a time"
+_REASON = "it draws its batches itself, and what runs inside one function cannot be cut"
+_HINT = "draw outside of it, and give the function one batch at a time; or a smaller batch"
 
 _DATASETS = (tf.data.Dataset, tf.distribute.DistributedDataset)
+_ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 _STRATEGY = next(owner for owner in tf.distribute.Strategy.__mro__ if "run" in vars(owner))
 
 
-def has_dataset(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call is given a dataset to loop over."""
-    return bool(_datasets(args, kwargs))
+def draws_itself(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is given a dataset to loop over, or an iterator to draw from: what it draws is gone."""
+    return any(isinstance(one, (*_DATASETS, *_ITERATORS)) for one in tf.nest.flatten((args, kwargs)))
 
 
 def traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any | None:
@@ -49,10 +50,11 @@ def fits_surely(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meter
     """Whether everything that one turn of the loop makes would be there at once."""
     sizes = [function_seams.batch_size(one) for one in _datasets(args, kwargs)]
     known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
+    made = [made_in_all(graph, max(known, default=1)) for graph in graph_seams.inner_graphs(trace.graph)]
+    if len(known) < len(sizes) or None in made:
         return False
-    made = sum(made_in_all(graph, max(known)) for graph in graph_seams.inner_graphs(trace.graph))
-    return looking_ahead.fits_surely(made, meter)
+    loops = sum(loops_in(graph) for graph in graph_seams.inner_graphs(trace.graph)) - is_distributed(args, kwargs)
+    return looking_ahead.fits_surely(sum(filter(None, made)) * (looking_ahead.LOOPS if loops > 0 else 1), meter)
 
 
 def is_distributed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -66,7 +68,7 @@ def undone_where_it_fails(
     """What `plain` gives; nothing of the call is left where it runs out of memory.
 
     Args:
-        trace: of the function that it calls.
+        trace: of the function that it calls, or would.
         name: what to call it in messages.
 
     Raises:
@@ -76,6 +78,9 @@ def undone_where_it_fails(
     keeper.keep(State(graph_seams.written_variables(trace)))
     try:
         return plain(*args, **kwargs)
+    except DoesNotFit:  # of a step in it, which knows more of why
+        keeper.put_back()
+        raise
     except BaseException as error:
         found = oom.from_exception(error) if isinstance(error, Exception) else None
         if found is None or not found.is_memory:
@@ -83,10 +88,23 @@ def undone_where_it_fails(
     # Out of the block: the failing frames, and what they held, are gone.
     keeper.put_back()
     raise DoesNotFit(
-        f"{name} does not fit: {REASON}. Nothing of this call is left",
+        f"{name} does not fit: {_REASON}. Nothing of this call is left",
         received=found.evidence or None,
-        hint=f"{HINT}; or a smaller batch",
+        hint=_HINT,
     )
+
+
+def as_traced(result: Any, trace: Any) -> Any:
+    """What Python's loop gave, as the function itself would have given it: its numbers are tensors."""
+
+    def converted(value: Any, given: Any) -> Any:
+        is_number = isinstance(value, (bool, int, float)) and isinstance(given, (tf.Tensor, tf.TensorSpec))
+        return tf.convert_to_tensor(value, given.dtype) if is_number else value
+
+    try:
+        return tf.nest.map_structure(converted, result, trace.structured_outputs)
+    except (TypeError, ValueError):  # of another structure, as of nothing at all
+        return result
 
 
 @contextmanager
@@ -99,11 +117,14 @@ def each_run(answer: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) ->
     plain = vars(_STRATEGY)["run"]
 
     def run(strategy: Any, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        if not tf.executing_eagerly() or keeping.is_inside:
+        given = tf.nest.flatten((args, kwargs or {}))
+        has_batch = any(isinstance(one, (tf.Tensor, tf.distribute.DistributedValues)) for one in given)
+        if not tf.executing_eagerly() or keeping.is_inside or not has_batch:
             return plain(strategy, fn, args, kwargs, options)
+        inner = graph_seams.python_of(fn)  # a function inside of it could not be taken apart
 
         def on_replicas(*args: Any, **kwargs: Any) -> Any:
-            return plain(strategy, fn, args, kwargs)
+            return plain(strategy, inner, args, kwargs)
 
         on_replicas.__name__ = getattr(fn, "__name__", on_replicas.__name__)
         keeping.is_inside = True

@@ -67,10 +67,13 @@ def _first_mark(function: Any) -> Any:
     from fitroom.steps import graph_seams
     from fitroom.training import function_seams
 
-    code = graph_seams.code_of(function)
+    own = function_seams.users_own(function)
+    code = graph_seams.code_of(own)
     if code is None or function_seams.is_library(code):
         return _LEAVE
-    found = _names(function_seams.python_of(function), function_seams.is_library, set(), _DEPTH)
+    is_wrapped = own is not function.python_function
+    python = own if is_wrapped else function_seams.python_of(function)
+    found = _names(python, function_seams.is_library, set(), _DEPTH)
     return _GUARD if found & _TRAINING_NAMES else _WATCH
 
 
@@ -93,7 +96,9 @@ def _own_names(code: CodeType) -> set[str]:
 
 def _reached(function: FunctionType, owner: Any, names: set[str]) -> Iterator[Any]:
     """The functions behind the names that a function uses: globals, what it closes over, its owner's methods."""
-    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
+    from fitroom.training.function_seams import is_full
+
+    cells = [cell.cell_contents for cell in function.__closure__ or () if is_full(cell)]
     values = [*(function.__globals__[name] for name in names if name in function.__globals__), *cells]
     for value in values:
         yield getattr(value, "python_function", value)
@@ -104,13 +109,6 @@ def _reached(function: FunctionType, owner: Any, names: set[str]) -> Iterator[An
             found = getattr(found, "python_function", found)
             if isinstance(found, FunctionType):
                 yield MethodType(found, value)
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:  # not filled yet
-        return False
 
 
 def _guarded(function: Any, options: Any, plain: Callable[..., Any]) -> Any:

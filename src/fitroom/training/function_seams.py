@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import keras
@@ -37,6 +37,26 @@ def python_of(function: Any) -> Any:
     return python if owner is None else MethodType(python.__func__, owner())
 
 
+def identity(function: Any) -> tuple[Any, list[Any]]:
+    """What a trace of a function depends on: its code and what it has at hand, by where that is; and all that itself.
+
+    A function that is made anew in every call is the same to a trace, unless something else is in its cells.
+    """
+    _, python = tf_decorator.unwrap(getattr(function, "python_function", function))
+    cells = [cell.cell_contents if is_full(cell) else None for cell in getattr(python, "__closure__", None) or ()]
+    held = [getattr(python, "__self__", None), *cells, *(getattr(python, "__defaults__", None) or ())]
+    code = getattr(getattr(python, "__func__", python), "__code__", None)
+    return (code or id(python), *map(id, held)), [python, *held]
+
+
+def is_full(cell: Any) -> bool:
+    """Whether there is something in what a function closes over."""
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # not filled yet
+        return False
+
+
 def batch_size(dataset: Any) -> int | None:
     """How many samples a replica is given at once at most, by how a dataset was made; None where that does not tell."""
     replicas = 1
@@ -50,6 +70,15 @@ def batch_size(dataset: Any) -> int | None:
             return None if known is None else -(-int(known) // replicas)
         dataset = getattr(dataset, "_input_dataset", None)
     return None
+
+
+def users_own(function: Any) -> Any:
+    """What the user wrote of a function: for `strategy.run`, TensorFlow makes another `tf.function` around it."""
+    python = getattr(function, "python_function", function)
+    if not isinstance(python, FunctionType) or not is_library(python.__code__):
+        return python
+    held = (cell.cell_contents for cell in python.__closure__ or () if is_full(cell))
+    return next((python_of(one) for one in held if isinstance(one, polymorphic_function.Function)), python)
 
 
 def is_library(code: CodeType) -> bool:

@@ -20,6 +20,7 @@ from fitroom.steps.own_step import OwnStep
 from fitroom.steps.sites import NoUpdate, Unsupported
 from fitroom.training import dataset_loops, function_seams, looking_ahead
 from fitroom.training.arguments import Arguments
+from fitroom.training.does_not_fit import DoesNotFit
 from fitroom.training.guarded_step import GuardedStep, as_tensors
 from fitroom.training.log import Log
 from fitroom.training.options import Options
@@ -87,6 +88,7 @@ class GuardedFunction:
         options: how to guard it.
         plain: what to call where it cannot be guarded; the function itself, unless calls of it lead here.
         is_asked_for: whether the user wants it guarded, and is to be told where it trains nothing.
+        log: where to tell what happens; one of its own, unless it is a part of something.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class GuardedFunction:
         plain: Callable[..., Any] | None = None,
         *,
         is_asked_for: bool = True,
+        log: Log | None = None,
     ) -> None:
         self.function = function
         self.plain = plain or function
@@ -105,16 +108,16 @@ class GuardedFunction:
         self.optimizer = optimizer
         self.options = options
         self.is_asked_for = is_asked_for
-        python: Any = getattr(function, "python_function", function)
+        python = function_seams.users_own(function)
         functools.update_wrapper(self, python, updated=())
         self.name = getattr(python, "__name__", type(python).__name__)
-        self._log = Log(says_at_exit=True)
+        self._log = log or Log(says_at_exit=True)
         self._steps: dict[Any, GuardedStep] = {}
         self._trains_nothing: set[Any] = set()  # kinds of call
         self._given_up = False
-        self._is_told = False  # that it loops over a dataset
         self._loops_in_python = False  # over a dataset that it is given
-        self._runs: dict[Any, GuardedFunction] = {}  # what it has replicas run, guarded
+        # What it has replicas run, guarded; and what must not go meanwhile, because its place in memory tells.
+        self._runs: dict[Any, tuple[GuardedFunction, list[Any]]] = {}
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -130,8 +133,8 @@ class GuardedFunction:
             self._give_up("every replica calls it for itself. Try: a tf.function that calls strategy.run on it, and is "
                           "given the batch")  # fmt: skip
             return self.plain(*args, **kwargs)
-        if dataset_loops.has_dataset(args, kwargs):
-            return self._over_dataset(args, kwargs)
+        if dataset_loops.draws_itself(args, kwargs):
+            return self._drawing(args, kwargs)
         call = Arguments(args, kwargs)
         if not call.samples and not self.is_asked_for:
             self._give_up("it is given nothing with a batch axis to cut along")
@@ -162,7 +165,7 @@ class GuardedFunction:
 
     def _guarded(self, call: Arguments) -> GuardedStep:
         step = function_step(self.function, call, self.model)
-        found = meter.find(self.options.budget, replicas.count(call.data))
+        found = meter.find(self.options.budget, replicas.devices(call.data))
         remembered = remembered_for("step", found, self.model, self.optimizer, _identity(self.function))
         hint = f"fitroom.step({self.name}, allow=('micro_batch',))"
         tell = functools.partial(self._log.tell, of=self.name)
@@ -174,40 +177,39 @@ class GuardedFunction:
                 guarded.learn()
         return guarded
 
-    def _over_dataset(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """It runs as it is, or is undone; or Python loops, where replicas are, and each step is guarded."""
+    def _drawing(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """It draws its batches itself: it runs as it is, or is undone; or Python loops, and each step is guarded."""
         if not graph_seams.is_function(self.function) or tf.config.functions_run_eagerly():
             return self.plain(*args, **kwargs)
+        trace = dataset_loops.traced(self.function, args, kwargs)
+        if trace is None:
+            return self.plain(*args, **kwargs)
+        as_it_is = functools.partial(dataset_loops.undone_where_it_fails, trace, self.name)
+        found = meter.find(self.options.budget)
+        if not dataset_loops.is_distributed(args, kwargs):
+            return as_it_is(self.plain, args, kwargs)
         if not self._loops_in_python:
-            trace = dataset_loops.traced(self.function, args, kwargs)
-            if trace is None:
-                return self.plain(*args, **kwargs)
-            found = meter.find(self.options.budget)
             if found is None or dataset_loops.fits_surely(trace, args, kwargs, found):
-                return dataset_loops.undone_where_it_fails(trace, self.name, self.plain, args, kwargs)
-            if not dataset_loops.is_distributed(args, kwargs):
-                self._tell_of_loop()
-                return dataset_loops.undone_where_it_fails(trace, self.name, self.plain, args, kwargs)
+                try:
+                    return as_it_is(self.plain, args, kwargs)
+                except DoesNotFit:  # and nothing of it is left
+                    self._log.tell("oom", of=self.name, phase="loop")
             self._loops_in_python = True
             self._log.tell("loop_in_python", of=self.name)
         with dataset_loops.each_run(self._run_of):
-            return function_seams.python_of(self.function)(*args, **kwargs)
-
-    def _tell_of_loop(self) -> None:
-        if not self._is_told:
-            self._is_told = True
-            said = f"{dataset_loops.REASON}. Try: {dataset_loops.HINT}"
-            self._log.left_alone(self.name, said, then="A call that runs out of memory is undone")
+            result = as_it_is(function_seams.python_of(self.function), args, kwargs)
+        return dataset_loops.as_traced(result, trace)
 
     def _run_of(self, fn: Any, on_replicas: Callable[..., Any]) -> Any:
         """What stands for `strategy.run(fn, …)`: a guarded step of its own."""
-        if fn not in self._runs:
-            if len(self._runs) >= _MOST:
-                return on_replicas  # a function made anew in every turn
-            self._runs[fn] = GuardedFunction(
-                tf.function(on_replicas), self.model, self.optimizer, self.options, is_asked_for=False
-            )
-        return self._runs[fn]
+        key, held = function_seams.identity(fn)
+        if key not in self._runs:
+            if len(self._runs) >= _MOST:  # other values at hand in every turn
+                del self._runs[next(iter(self._runs))]
+            given = self.model, self.optimizer, self.options
+            guarded = GuardedFunction(tf.function(on_replicas), *given, is_asked_for=False, log=self._log)
+            self._runs[key] = guarded, held
+        return self._runs[key][0]
 
     def _give_up(self, reason: str) -> None:
         self._given_up = True
@@ -230,7 +232,7 @@ def function_step(function: Any, call: Arguments, model: Any = None) -> OwnStep:
 
 def _identity(function: Any) -> str:
     """What tells a function from others of the same name: where it is, and what it does."""
-    code = graph_seams.code_of(function)
+    code = graph_seams.code_of(function_seams.users_own(function))
     if code is None:
         return repr(type(function))
     return f"{code.co_filename}:{code.co_name}:{hashlib.sha256(code.co_code).hexdigest()}"

@@ -86,7 +86,11 @@ class GuardedStep:
             # Out of the block: the failing frames, and what they held, are gone.
             self.step.roll_back()
             gc.collect()
-            self._next_rung(data, like, sizes, found)
+            try:
+                self._next_rung(data, like, sizes, found)
+            except DoesNotFit:
+                self.tell("does_not_fit")
+                raise
 
     def is_open(self, samples: int) -> bool:
         """Whether nothing is known of how to run such batches: neither planned by hand nor seen in an earlier run."""
@@ -280,5 +284,6 @@ def as_tensors(data: Any) -> Any:
 
 
 def _tensor(leaf: Any) -> Any:
+    leaf = replicas.unwrapped(leaf)
     is_ready = isinstance(leaf, (tf.Tensor, tf.RaggedTensor, tf.SparseTensor, tf.distribute.DistributedValues))
     return leaf if is_ready else tf.convert_to_tensor(leaf)

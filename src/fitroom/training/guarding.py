@@ -252,7 +252,7 @@ class _Guard:
         return bool(new)
 
     def _meter(self) -> meter.Meter | None:
-        return meter.find(self.options.budget, keras_seams.replicas(self.model))
+        return meter.find(self.options.budget, keras_seams.devices(self.model))
 
     def _predict_function(self) -> Any:
         step = Prediction(self.model, brings_home=self._meter() is not None)

@@ -69,6 +69,15 @@ def replicas(model: Any) -> int:
     return int(model.distribute_strategy.num_replicas_in_sync)
 
 
+def devices(model: Any) -> tuple[str, ...]:
+    """The devices that a model trains on, where a strategy tells."""
+    import tensorflow as tf
+
+    strategy = model.distribute_strategy
+    is_told = isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy))
+    return tuple(strategy.extended.worker_devices) if is_told else ()
+
+
 def is_synchronous(model: Any) -> bool:
     """Whether every step of a model's training is one step of this process: on one device, or on replicas of it."""
     import tensorflow as tf

@@ -29,7 +29,7 @@ _EASILY = 0.5  # of what there is: an upper bound below it needs no closer look
 _SURELY = 0.7  # the same, where nothing closer can be had: what is free is not in one piece
 _UPDATE = 3  # times the weights: gradients, what the update makes of them, slots that are not there yet
 _COMPILED = 1.5  # XLA takes one block for all that a step needs at once (806 for 564 MiB, in one case)
-_LOOPS = 40  # times what a recurrent model's layers give: what their loops keep at most
+LOOPS = 40  # times what a recurrent model's layers give: what their loops keep at most
 _AHEAD = 2  # batches that the input pipeline has ready; on a CPU they are in the same memory
 _PATIENCE = 2.0  # seconds until a word is said
 
@@ -41,7 +41,7 @@ def bound(step: Step, data: Any, like: Any, *, compiled: bool, model: Any = None
         outputs = keras_seams.bytes_of_outputs(model) if model is not None else None
         if outputs is None:
             return None
-        found = _LOOPS * outputs * step.samples(data)
+        found = LOOPS * outputs * step.samples(data)
     weights = sum(map(_bytes_of, step.trained()))
     # A trace has every replica's operations, in turns; they run at the same time.
     return (int(found * (_COMPILED if compiled else 1)) + _UPDATE * weights) * replicas.count(data)

@@ -16,14 +16,18 @@ def closing_line(events: Sequence[Event]) -> str | None:
     refused = [event for event in events if event.kind == "not_recomputed"]
     cast = [event for event in events if event.kind == "rung" and event.data["remedy"] == float32_data.NAME]
     turned = [event for event in events if event.kind == "turned"]
-    if not (ooms or rungs or again or refused or turned or cast):
+    looped = [event for event in events if event.kind == "loop_in_python"]
+    if not (ooms or rungs or again or refused or turned or cast or looped):
         return None
+    if events[-1].kind == "does_not_fit":
+        return "fitroom: it ran out of memory and does not fit; nothing is left of the step that failed."
     parts = [
         str(event.data["words"]) + ("" if event.data["exact"] else ", allowed by you, which is another training")
         for event in turned
     ]
     if cast:
         parts.append("arrays of 64 bits were cast batch by batch, to the same numbers")
+    parts += [f"Python looped over the dataset of {event.data['of']}, so that steps can be cut" for event in looped]
     if ooms:
         times = "once" if len(ooms) == 1 else f"{len(ooms)} times"
         parts.append(f"ran out of memory {times} and lost nothing")
