@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from fitroom.leaks import adding, holders, sizes, source
+from fitroom.leaks.scene import Scene
 
 SOURCE = """\
 kept = []
@@ -145,15 +146,15 @@ def test_a_file_that_is_no_python_says_nothing(tmp_path: Path) -> None:
 
 def test_a_variable_of_a_function_under_way_is_found_and_not_kept() -> None:
     kept = [[1, 2, 3]]
-    found = holders.find(kept, inspect.currentframe())
+    found = holders.find(kept, Scene(inspect.currentframe()))
     assert found is not None
     assert (found.name, found.keys) == ("kept", ("kept",))
     inner = kept[0]
-    held = holders.find(inner, inspect.currentframe())
+    held = holders.find(inner, Scene(inspect.currentframe()))
     assert held is not None
     before = len(gc.get_referrers(kept))
     for _ in range(5):
-        holders.find(kept, inspect.currentframe())
+        holders.find(kept, Scene(inspect.currentframe()))
     assert len(gc.get_referrers(kept)) <= before
 
 
@@ -161,7 +162,7 @@ def test_the_way_to_a_container_is_named() -> None:
     state = SimpleNamespace(log={"outputs": [1, 2, 3]})
     outputs = state.log["outputs"]
     del outputs
-    found = holders.find(state.log, inspect.currentframe())
+    found = holders.find(state.log, Scene(inspect.currentframe()))
     assert found is not None
     assert found.keys == ("log", "state")
 

@@ -10,18 +10,17 @@ import contextlib
 import functools
 import gc
 from collections import deque
-from collections.abc import Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from fitroom.leaks import sizes
-from fitroom.leaks.places import is_users_class, users_frames, users_modules
+from fitroom.leaks.places import is_users_class
+from fitroom.leaks.scene import Scene
 
 _CONTAINERS = (list, dict, set, deque)
 _LENGTHS = tuple(kind.__len__ for kind in _CONTAINERS)
 _LIBRARIES = ("builtins", "collections", "keras", "tensorflow")  # which make containers for the user
 _SHORTEST = 3  # elements of a container that is looked at
-_OPTIMIZED = 1  # the flag of code whose variables are not in a dictionary
 
 
 class Named(NamedTuple):
@@ -55,8 +54,8 @@ class Census(NamedTuple):
         return self._replace(grown=[])
 
 
-def take(turn: int, before: Census | None, frame: FrameType | None) -> Census:
-    """Walk through the heap; `frame` is where the user's code is."""
+def take(turn: int, before: Census | None, scene: Scene) -> Census:
+    """Walk through the heap."""
     lengths: dict[int, int] = {}
     grown: list[Any] = []
     arrays: dict[tuple[int, str], Named] = {}
@@ -83,27 +82,12 @@ def take(turn: int, before: Census | None, frame: FrameType | None) -> Census:
                 users[kind] = _is_users(kind)  # type: ignore[arg-type] # a class is hashable
             if users[kind]:
                 arrays.update(_arrays(id(thing), getattr(thing, "__dict__", None)))
-    for owner, values in namespaces(frame):
+    for owner, values in scene.namespaces():
         arrays.update(_arrays(owner, values))
     grown = [one for one in grown if one is not lengths and one is not known and one is not everything]
     objects = len(everything)
     everything.clear()  # it holds frames, which hold it: as garbage it would be taken for the user's
     return Census(turn, lengths, arrays, grown, tensors, objects)
-
-
-def namespaces(frame: FrameType | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The variables of the user's modules and of their functions under way, with an identity for each namespace.
-
-    Those of functions are a copy, which is emptied afterwards: Python would keep it as long as the function runs.
-    """
-    for module in users_modules():
-        yield id(module), vars(module)
-    for one in users_frames(frame):
-        if one.f_code.co_flags & _OPTIMIZED:
-            values = one.f_locals
-            yield id(one.f_code), dict(values)
-            if type(values) is dict:
-                values.clear()
 
 
 def _is_container(kind: type) -> bool:

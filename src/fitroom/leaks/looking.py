@@ -14,7 +14,7 @@ from fitroom.leaks.counters import Counters
 from fitroom.leaks.facts import Cycle, Facts, Look
 from fitroom.leaks.growing import Growing
 from fitroom.leaks.happenings import Happenings
-from fitroom.leaks.places import users_files
+from fitroom.leaks.scene import Scene
 from fitroom.leaks.sizes import Size
 from fitroom.leaks.trends import Trend
 from fitroom.units import MIB
@@ -78,11 +78,12 @@ class Looking:
     ) -> Facts:
         """Collect garbage, have malloc trim where that tells something, walk through the heap."""
         start = time.monotonic()
+        scene = Scene(frame)
         before = reader.read()
         automatic = gc.get_stats()[2]["collections"] - self._collected
         seen = self._looks[-1].garbage if self._looks else 0
         if seen >= _MUCH_GARBAGE and self._cycle is None:
-            self._cycle = cycles.collect()
+            self._cycle = cycles.collect(scene.files)
             self._collected += 2
         else:
             gc.collect()
@@ -92,7 +93,7 @@ class Looking:
         if trends["rss"].grows or any(look.trimmed is not None for look in self._looks):
             counters.trim()
             trimmed = reader.read().rss
-        walk = census.take(turn, self._growing.last, frame)
+        walk = census.take(turn, self._growing.last, scene)
         kinds: Counter[str] = Counter(self._happened.kinds)
         look = Look(
             turn, elapsed, kinds, Counter(self._happened.made), self.traces(), before, after, trimmed, automatic,
@@ -101,14 +102,14 @@ class Looking:
             self._happened.ours,
         )  # fmt: skip
         self._looks = [*self._looks[-_KEPT:], look]
-        grown = self._growing.take(walk, kinds, frame)
+        grown = self._growing.take(walk, kinds, scene)
         held = tuple(one for one in grown if not one.is_bounded)
         filling = tuple(one for one in grown if one.is_bounded)
         reader.own = self._growing.weight()
         self._left = max(0, self._left - 1)
         self._took = time.monotonic() - start
         self.spent += self._took
-        facts = Facts(tuple(self._looks), held, self._happened, self._cycle, trends, _clears(), filling)
+        facts = Facts(tuple(self._looks), held, self._happened, self._cycle, trends, _clears(scene.files), filling)
         if len(self._looks) >= _ENOUGH and not held and facts.lasting()[0] < _LITTLE and look.garbage < _MUCH_GARBAGE:
             self._left = 0  # it was a warm-up
         return blamed(facts)
@@ -129,6 +130,6 @@ def blamed(facts: Facts) -> Facts:
     return replace(facts, held=(*others, silent[0].of(size)))
 
 
-def _clears() -> bool:
+def _clears(files: tuple[str, ...]) -> bool:
     """Whether the user's code clears Keras' session somewhere."""
-    return any("clear_session" in line for file in users_files() for line in linecache.getlines(file))
+    return any("clear_session" in line for file in files for line in linecache.getlines(file))
