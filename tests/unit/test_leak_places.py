@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from fitroom.leaks import tf_seams
+from fitroom.leaks import asking_seams
 from fitroom.leaks.places import code_of, is_by_us, is_users_file
 from fitroom.leaks.scene import Scene
 
@@ -60,10 +60,11 @@ def test_functions_made_anew_are_told_apart_though_they_lie_at_one_address() -> 
     found = set()
     for number in range(20):
         loss = functools.partial(lambda x, by: x * by, by=number)
-        found.add(tf_seams.describe_arguments(step, (1.0, loss), {})["loss"])
+        found.add(asking_seams.describe_arguments(step, (1.0, loss), {})["loss"])
         del loss
     assert len(found) == 20
-    assert tf_seams.describe_arguments(step, (1.0, len), {}) == tf_seams.describe_arguments(step, (1.0, len), {})
+    once, again = (asking_seams.describe_arguments(step, (1.0, len), {}) for _ in range(2))
+    assert once == again
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,17 @@ def is_by_us(frame: FrameType | None) -> bool:
     return False
 
 
+def is_by_user(frame: FrameType | None) -> bool:
+    """Whether it is the user's code that has TensorFlow or Keras do something, from `frame` outwards."""
+    while frame is not None:
+        if is_users_code(frame.f_code):
+            return True
+        if str(frame.f_globals.get("__name__", "")).split(".")[0] not in ("tensorflow", "fitroom", "functools"):
+            return False
+        frame = frame.f_back
+    return False
+
+
 def users_frames(frame: FrameType | None) -> list[FrameType]:
     """All frames of the user's code that are under way, innermost first."""
     found = []
