@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from fitroom.leaks import adding, holders, sizes
 from fitroom.leaks.census import Census, Named
 from fitroom.leaks.facts import Held
+from fitroom.leaks.places import is_users_class
 from fitroom.leaks.scene import Scene
 from fitroom.leaks.source import ADDS
 from fitroom.units import KIB
@@ -112,9 +113,14 @@ class Growing:
             self._not_theirs.add(id(thing))
             return None
         files = (*holder.files, *scene.files)
-        lines = [holder.place] if holder.place is not None else adding.lines(holder.keys, files, holder.scope)
+        lines = (
+            [holder.place]
+            if holder.place is not None
+            else adding.lines(holder.keys, holder.files, holder.scope, others=scene.files)
+        )
         is_bounded = holder.bound is not None or getattr(thing, "maxlen", None) is not None
-        is_bounded = is_bounded or adding.is_bounded(holder.keys, files)
+        cls = type(thing).__name__ if is_users_class(type(thing)) else ""
+        is_bounded = is_bounded or adding.is_bounded(holder.keys, files, holder.scope, cls)
         words = _words(size, grown)
         return Held(holder.name, tuple(lines), len(thing), grown, size, turns, kinds, words, is_bounded)
 
@@ -133,7 +139,7 @@ class Growing:
             is_one_list = len({at.identity for at in track}) == 1 and named.identity
             if _goes_on(track) and not is_one_list and track[-1].turn == census.turn and grown >= _LEAST:
                 lines = adding.lines((key[1],), scene.files, ranks=(ADDS,))  # not one that is set to another
-                if lines:
+                if lines and not adding.is_bounded((key[1],), scene.files):
                     turns, passed = track[-1].turn - track[0].turn, track[-1].kinds - track[0].kinds
                     came = track[-1].size.plus(track[0].size, -1.0)
                     came = came if came.pieces else came.plus(sizes.Size(pieces=int(size.pieces > 0)))

@@ -36,6 +36,10 @@ class Holder(NamedTuple):
     bound: int | None = None
     place: Place | None = None
 
+    def bounded_by(self, bound: int | None) -> Holder:
+        """The same, where something on the way to it has a bound."""
+        return self._replace(bound=self.bound or bound)
+
 
 def find(thing: Any, scene: Scene, ignored: tuple[Any, ...] = ()) -> Holder | None:
     """The user's name for `thing`, or for what it is in; None where it is not theirs.
@@ -47,12 +51,13 @@ def find(thing: Any, scene: Scene, ignored: tuple[Any, ...] = ()) -> Holder | No
     """
     level: list[Any] = [thing]
     keys: list[tuple[str, ...]] = [()]
+    bound: int | None = None
     seen = {id(one) for one in (thing, level, keys, *ignored)}
     for _ in range(_HIGHEST):
         for one, names in zip(level, keys, strict=True):
             found = _variable(one, names, scene)
             if found is not None:
-                return found
+                return found.bounded_by(bound)
         referrers = gc.get_referrers(*level)  # one walk through the heap
         above: list[Any] = []
         above_keys: list[tuple[str, ...]] = []
@@ -62,9 +67,10 @@ def find(thing: Any, scene: Scene, ignored: tuple[Any, ...] = ()) -> Holder | No
                 continue
             seen.add(id(referrer))
             one, names = _held(referrer, level, keys)
+            bound = bound or _bound(referrer)
             found = _owner(referrer, one, names)
             if found is not None:
-                return found
+                return found.bounded_by(bound)
             if len(above) < _MANY and not isinstance(referrer, ModuleType | type):
                 above.append(referrer)
                 above_keys.append(names)
@@ -104,6 +110,13 @@ def _variable(thing: Any, names: tuple[str, ...], scene: Scene) -> Holder | None
         return None
     own = Scope((found.function,)) if found.function else Scope()
     return Holder(_path(found.name, names), (*names, found.name), (found.file,), own)
+
+
+def _bound(owner: Any) -> int | None:
+    """How much an object lets in, where it says so: a queue.Queue, a cache of cachetools'."""
+    inner = owner if isinstance(owner, dict) else getattr(owner, "__dict__", None)
+    sizes = [size for name, size in list(inner.items()) if str(name).endswith("maxsize")] if type(inner) is dict else []
+    return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
 
 def _path(name: str, names: tuple[str, ...]) -> str:
