@@ -1,7 +1,8 @@
 """A walk through the heap: how long every container is, how large every array that the user's code has a name for.
 
-It takes about a tenth of a second, so it is taken on suspicion only. What is compared between walks are lengths by
-identity: nothing is kept alive by having been looked at.
+It takes about a tenth of a second, so it is taken on suspicion only; and with millions of objects (a text as lists of
+numbers) only what is near the user's names is walked through, not into the largest containers. What is compared
+between walks are lengths by identity: nothing is kept alive by having been looked at.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import functools
 import gc
 from collections import deque
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from fitroom.leaks import sizes
@@ -21,6 +22,10 @@ _CONTAINERS = (list, dict, set, deque)
 _LENGTHS = tuple(kind.__len__ for kind in _CONTAINERS)
 _LIBRARIES = ("builtins", "collections", "keras", "tensorflow")  # which make containers for the user
 _SHORTEST = 3  # elements of a container that is looked at
+_MANY = 1_000_000  # objects: too many to walk through all
+_STEPS = 7  # from a name, where there are
+_NEAR = 150_000  # objects that are near enough
+_WIDEST = 10_000  # elements: what is in a container with more is data
 
 
 class Named(NamedTuple):
@@ -64,6 +69,9 @@ def take(turn: int, before: Census | None, scene: Scene) -> Census:
     kinds: dict[type, bool] = {}
     users: dict[type, bool] = {}
     everything = gc.get_objects()
+    objects = len(everything)
+    if objects > _MANY:
+        everything = _near(scene)
     for thing in everything:
         kind = type(thing)
         if kind not in kinds:
@@ -85,9 +93,35 @@ def take(turn: int, before: Census | None, scene: Scene) -> Census:
     for owner, values in scene.namespaces():
         arrays.update(_arrays(owner, values))
     grown = [one for one in grown if one is not lengths and one is not known and one is not everything]
-    objects = len(everything)
     everything.clear()  # it holds frames, which hold it: as garbage it would be taken for the user's
     return Census(turn, lengths, arrays, grown, tensors, objects)
+
+
+def _near(scene: Scene) -> list[Any]:
+    """What can be reached from the user's names in a few steps."""
+    found: list[Any] = []
+    level: list[Any] = [values for _, values in scene.namespaces()]
+    seen = {id(one) for one in level}
+    for _ in range(_STEPS):
+        after = []
+        for one in level if len(found) + len(level) <= _NEAR else ():
+            for other in _inside(one):
+                if id(other) not in seen and gc.is_tracked(other):
+                    seen.add(id(other))
+                    after.append(other)
+        found += level
+        level = after
+    return found
+
+
+def _inside(thing: Any) -> list[Any]:
+    """What something holds, of its own."""
+    if isinstance(thing, FunctionType):  # not the names of its module
+        return [*(thing.__closure__ or ()), *(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
+    if isinstance(thing, ModuleType | CodeType | FrameType) or (isinstance(thing, type) and not is_users_class(thing)):
+        return []
+    is_data = isinstance(thing, _CONTAINERS) and type(thing).__len__ in _LENGTHS and len(thing) > _WIDEST
+    return [] if is_data else gc.get_referents(thing)
 
 
 def _is_container(kind: type) -> bool:

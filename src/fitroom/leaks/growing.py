@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from fitroom.units import KIB
 _WALKS = 3  # in which something was longer each time
 _LEAST = 32 * KIB  # that have come, before its holder is looked for: that is another walk
 _MOST = 6  # holders that are looked for at once
+_LONGEST = 0.7  # seconds, in which that is begun
 _SLOWING = 0.3  # of the speed before: then it settles
 
 
@@ -80,10 +82,10 @@ class Growing:
         self._lengths = tracks
         found.sort(key=lambda one: (-one[0].total, -one[0].opaque))
         self._known = {at: held for at, held in self._known.items() if at in tracks}
-        left = _MOST
+        left, until = _MOST, time.monotonic() + _LONGEST
         for size, thing, track in found:
             known = self._known.get(id(thing))
-            if known is None and not left:
+            if known is None and (not left or time.monotonic() > until):
                 continue
             left -= known is None
             held = self._held(size, thing, track, scene, (found, census.grown), known)

@@ -28,7 +28,9 @@ _WAIT = 3.0  # times what a look takes, until the next
 _WAIT_AT_FIRST = 0.15  # seconds
 _MORE_AT_FIRST = 0.08  # of the turns so far
 _TWICE = 2.0  # times as long as at the last look: one more, so that what grows once an epoch is seen to
+_WORTH_IT = 15.0  # times as long as a look takes, before one more
 _ALLOWED = 1.8  # seconds of looks, whatever the time so far
+_ALLOWED_AT_FIRST = 3.0  # in the first series: less than three looks tell nothing
 _SHARE = 0.008  # of the time, beyond that
 _KEPT = 12  # looks that are remembered
 _MUCH_GARBAGE = 4 * MIB
@@ -67,11 +69,12 @@ class Looking:
             else max(_FEWEST, int(_MORE_AT_FIRST * last.turn))
         )
         wait = _WAIT * self._took if far else _WAIT_AT_FIRST
-        return turns >= enough and seconds >= wait and (not far or self._affordable(elapsed))
+        return turns >= enough and seconds >= wait and self._affordable(elapsed)
 
     def _affordable(self, elapsed: float) -> bool:
-        is_seldom = bool(self._looks) and elapsed >= _TWICE * self._looks[-1].seconds
-        return is_seldom or self.spent + self._took <= _ALLOWED + _SHARE * elapsed
+        is_seldom = bool(self._looks) and elapsed >= max(_TWICE * self._looks[-1].seconds, _WORTH_IT * self._took)
+        allowed = _ALLOWED_AT_FIRST if len(self._looks) < _SERIES else _ALLOWED
+        return is_seldom or self.spent + self._took <= allowed + _SHARE * elapsed
 
     def look(
         self, turn: int, elapsed: float, reader: Counters, trends: dict[str, Trend], frame: FrameType | None
