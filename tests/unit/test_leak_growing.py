@@ -12,6 +12,7 @@ from fitroom.leaks import holders
 from fitroom.leaks.census import Census, Named
 from fitroom.leaks.facts import Held
 from fitroom.leaks.growing import Growing
+from fitroom.leaks.scene import Scene
 from fitroom.leaks.sizes import Size
 
 
@@ -20,7 +21,7 @@ def walks(identities: list[int], name: str = "gathered") -> list[Held]:
     growing, found = Growing(), ()
     for number, identity in enumerate(identities):
         arrays = {(1, name): Named(Size(other=(number + 1) << 20), identity)}
-        found = growing.take(Census(number * 10, {}, arrays, [], 0, 0), Counter(step=number * 10), None)
+        found = growing.take(Census(number * 10, {}, arrays, [], 0, 0), Counter(step=number * 10), Scene(None))
     return list(found)
 
 
@@ -46,10 +47,10 @@ class Attention:
 
 
 def test_an_attribute_of_a_class_is_named_after_it() -> None:
-    found = holders.find(Attention.maps, None)
+    found = holders.find(Attention.maps, Scene(None))
     assert found is not None
     assert (found.name, found.keys) == ("Attention.maps", ("maps",))
-    nested = holders.find(Attention.by_name["first"], None)
+    nested = holders.find(Attention.by_name["first"], Scene(None))
     assert nested is not None
     assert nested.name == "Attention.by_name.first"
 
@@ -64,7 +65,7 @@ def batches() -> Iterator[list[int]]:
 def test_a_variable_of_a_generator_that_waits_has_a_name() -> None:
     waiting = batches()
     thing = next(waiting)
-    found = holders.find(thing, None)
+    found = holders.find(thing, Scene(None))
     assert found is not None
     assert (found.name, found.scope and found.scope.owners) == ("given", ("batches",))
 
@@ -86,7 +87,7 @@ def test_lists_under_one_name_are_one_leak() -> None:
         lists = list(bank.features.values())
         lengths = {id(one): len(one) for one in lists}
         census = Census(number * 10, lengths, {}, [one for one in lists if id(one) in before], 0, 0)
-        found, before = growing.take(census, Counter(step=number * 10), None), lengths
+        found, before = growing.take(census, Counter(step=number * 10), Scene(None)), lengths
     [held] = found
     assert (held.name, held.length, held.grown) == ("Bank.features", 60, 48)
     assert held.size.total >= 48 * 20_000

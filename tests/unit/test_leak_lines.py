@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import inspect
+import queue
+import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from fitroom.leaks import adding, holders, sizes, source
+from fitroom.leaks.scene import Scene
 
 SOURCE = """\
 kept = []
@@ -111,15 +114,80 @@ def test_a_line_that_adds_by_another_name_is_found(tmp_path: Path, names: list[s
         ("while len(kept) < 9:\n    kept.append(1)", False), ("if len(kept) > 9:\n    print(kept[-9:])", False),
         ("if len(kept) > 9:\n    other.pop(0)", False), ("if len(kept) % 9 == 0:\n    kept.append(1)", False),
         ("def f():\n    if len(kept) < 9:\n        return\n    use(kept)", False),  # waits until there is enough
-        ("if len(kept) > 9:\n    kept.append(1)", False), ("if len(kept) < 9:\n    kept.pop()", False),
+        ("if len(kept) > 9:\n    kept.append(1)", False),
         ("if len(kept) < 9:\n    kept.append(1)\nelse:\n    kept[at] = 1", True),
         ("if len(kept) < 9:\n    pass\nelse:\n    kept.clear()", True),
+        ("if len(self) >= self.capacity:\n    self.kept.pop(0)\nself.kept.append(x)", True),
+        ("self.kept.append(x)\nself.kept = self.kept[-self.size :]", True),
+        ("self.kept.append(x)\nself.kept[:] = [one for one in self.kept if one.is_new]", True),
+        ("kept[key] = x\nwhile sum(one.nbytes for one in kept.values()) > cap:\n    kept.popitem(last=False)", True),
+        ("if self.count >= self.cap:\n    del self.kept[0]", True), ("if self.full():\n    heapq.heappop(kept)", True),
+        ("if pending:\n    kept.get()", True), ("x = kept.get(key)\nkept[key] = x", False),
+        ("heapq.heappush(kept, x)\nheapq.heappop(kept)", True), ("kept.append(x)\nprint(kept[-1])", False),
+        ("if len(self.kept) == 32:\n    flush(self.kept)\n    self.kept = []\nself.kept.append(x)", True),
+        ("if self.kept is None:\n    self.kept = []\nself.kept.append(x)", False),
+        ("if not hasattr(self, 'kept'):\n    self.kept = []\nself.kept.append(x)", False),
+        ("if self.count < self.cap:\n    self.kept.append(x)\nelse:\n    self.kept[self.at] = x", True),
+        ("def f():\n    kept = []\n    for x in y:\n        kept.append(x)\n    kept.clear()", False),
+        ("def f():\n    kept = []\n    for x in y:\n        kept.append(x)\n        kept = kept[-9:]", True),
+        ("def f():\n    if train:\n        kept = []\n        for x in y:\n            kept.append(x)", False),
+        ("def on_epoch_end(self, epoch):\n    self.kept = []", True), ("def reset(self):\n    self.kept = []", False),
+        ("def on_train_begin(self):\n    self.kept = []", False),
+        ("def f(store):\n    if len(store) > 9:\n        store.pop()\ndef g():\n    f(kept)", True),
     ],
 )  # fmt: skip
 def test_a_bound_that_is_written_in_the_source_is_seen(tmp_path: Path, text: str, is_bounded: bool) -> None:
     file = tmp_path / "script.py"
+    text = text if text.startswith("def") else "def push(self, x):\n    global kept\n" + textwrap.indent(text, "    ")
     file.write_text(text + "\n")
     assert adding.is_bounded(["kept"], [str(file)]) is is_bounded
+
+
+def test_a_bound_of_another_variable_of_that_name_is_not_taken_for_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text("class A:\n    def f(self):\n        if x:\n            self.kept.pop()\nclass B:\n    kept = []\n")
+    a, b = (adding.Scope((name,), is_class=True) for name in "AB")
+    assert adding.is_bounded(["kept"], [str(file)], a)
+    assert not adding.is_bounded(["kept"], [str(file)], b)
+
+
+def test_a_container_of_the_users_own_class_may_bound_itself(tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    push = "    def __setitem__(self, key, value):\n        super().__setitem__(key, value)\n"
+    file.write_text(f"class Lru(OrderedDict):\n{push}        if len(self) > 9:\n            self.popitem(last=False)\n")
+    assert adding.is_bounded(["cache"], [str(file)], adding.Scope(), "Lru")
+    assert not adding.is_bounded(["cache"], [str(file)], adding.Scope(), "Other")
+
+
+def test_a_queue_that_has_a_size_is_bounded() -> None:
+    pending: queue.Queue[int] = queue.Queue(maxsize=5)
+    forever: queue.Queue[int] = queue.Queue()
+    scene = Scene(inspect.currentframe())
+    for one, bound in ((pending, 5), (forever, None)):
+        found = holders.find(one.queue, scene)
+        assert found is not None
+        assert found.bound == bound
+
+
+def test_of_many_files_only_those_with_the_name_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    plain = source._parsed
+    monkeypatch.setattr(source, "_parsed", lambda file, text: parsed.append(file) or plain(file, text))
+    files = [tmp_path / f"m{number}.py" for number in range(100)]
+    for number, file in enumerate(files):
+        file.write_text(f"class C{number}:\n    pass\n" if number < 98 else "def f():\n    losses.append(1)\n")
+    names = list(map(str, files))
+    for _ in range(3):
+        assert [place.file for place in adding.lines(["losses"], names[99:], others=names)] == names[99:]
+        assert not adding.is_bounded(["losses"], names)
+    assert parsed == [names[99], names[98]]
+
+
+def test_reading_the_source_takes_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "script.py"
+    file.write_text(SOURCE)
+    monkeypatch.setattr(source, "_spent", 1e9)
+    assert adding.lines(["kept"], [str(file)]) == []
 
 
 def test_the_line_that_ties_is_found(tmp_path: Path) -> None:
@@ -145,15 +213,15 @@ def test_a_file_that_is_no_python_says_nothing(tmp_path: Path) -> None:
 
 def test_a_variable_of_a_function_under_way_is_found_and_not_kept() -> None:
     kept = [[1, 2, 3]]
-    found = holders.find(kept, inspect.currentframe())
+    found = holders.find(kept, Scene(inspect.currentframe()))
     assert found is not None
     assert (found.name, found.keys) == ("kept", ("kept",))
     inner = kept[0]
-    held = holders.find(inner, inspect.currentframe())
+    held = holders.find(inner, Scene(inspect.currentframe()))
     assert held is not None
     before = len(gc.get_referrers(kept))
     for _ in range(5):
-        holders.find(kept, inspect.currentframe())
+        holders.find(kept, Scene(inspect.currentframe()))
     assert len(gc.get_referrers(kept)) <= before
 
 
@@ -161,7 +229,7 @@ def test_the_way_to_a_container_is_named() -> None:
     state = SimpleNamespace(log={"outputs": [1, 2, 3]})
     outputs = state.log["outputs"]
     del outputs
-    found = holders.find(state.log, inspect.currentframe())
+    found = holders.find(state.log, Scene(inspect.currentframe()))
     assert found is not None
     assert found.keys == ("log", "state")
 

@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from fitroom.core import Cause
-from fitroom.leaks import counters, tf_seams
+from fitroom.leaks import asking_seams, counters
 from fitroom.leaks.leak import Leak
 
 _SHARE = 0.02  # of the time, at most
@@ -49,7 +49,7 @@ class Acting:
         done = []
         reader = counters.Counters()
         before, start = reader.read(), time.monotonic()
-        if between_trainings and causes & CLEARED and tf_seams.clear_session():
+        if between_trainings and causes & CLEARED and asking_seams.clear_session():
             done.append("cleared the session")
         if causes & COLLECTED:
             gc.collect()

@@ -1,8 +1,7 @@
-"""Containers whose bound is written in the source: ``if len(kept) > 100: kept.pop(0)``.
+"""Containers that are added to only while they are short: ``if len(kept) < 100: kept.append(x)``.
 
-Such a one grows like a leak until it is full, which may be after the run. What is held back by a length only is
-counted: a list that is emptied now and then is seen to be. Which way the comparison goes counts, too:
-``if len(memory) < 32: return`` waits for enough, and bounds nothing.
+Such a one grows like a leak until it is full, which may be after the run. Which way the comparison goes counts:
+``if len(memory) < 32: return`` waits for enough, and bounds nothing. What is removed from is in removing.py.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fitroom.leaks.expressions import names, used
+from fitroom.leaks.expressions import names
 
-_REMOVING = {"pop", "popleft", "popitem", "clear", "remove"}
 _ADDING = {"append", "appendleft", "extend", "insert", "add", "update", "setdefault"}
 _MORE, _LESS = (ast.Gt, ast.GtE), (ast.Lt, ast.LtE)
 
@@ -21,12 +19,14 @@ def written(tree: ast.AST) -> frozenset[str]:
     """The names, each the nearest, of the containers of a file that are kept below a bound."""
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.If | ast.While):
-            for name, is_long in _measured(node.test):
-                long, short = (node.body, node.orelse) if is_long else (node.orelse, node.body)
-                may_add = isinstance(node, ast.If)  # a loop that goes on until there is enough is no bound
-                if name in _shortened(long) or (may_add and (name in _added_to(short) or _leaves(long))):
-                    found.add(name)
+        if not isinstance(node, ast.If):  # a loop that goes on until there is enough is no bound
+            continue
+        for name, is_long in _measured(node.test):
+            long, short = (node.body, node.orelse) if is_long else (node.orelse, node.body)
+            if name in _added_to(short) or _leaves(long):
+                found.add(name)
+        for one, other in ((node.body, node.orelse), (node.orelse, node.body)):  # a ring: full, it is written over
+            found |= set(_called_on(one, {"append"})) & _written_to(other)
     return frozenset(found)
 
 
@@ -52,23 +52,12 @@ def _called_on(body: list[ast.stmt], methods: set[str]) -> Iterator[str]:
 
 
 def _added_to(body: list[ast.stmt]) -> set[str]:
-    items = (target.value for target in _targets(body) if isinstance(target, ast.Subscript))
-    return {*_called_on(body, _ADDING), *(next(names(one), "") for one in items)}
+    return {*_called_on(body, _ADDING), *_written_to(body)}
 
 
-def _shortened(body: list[ast.stmt]) -> set[str]:
-    """What is removed from, or set to a part of itself, or to nothing."""
-    found = set(_called_on(body, _REMOVING))
-    for node in _parts(body):
-        if isinstance(node, ast.Delete):
-            found |= {next(names(one.value), "") for one in node.targets if isinstance(one, ast.Subscript)}
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                name = next(names(target), "")
-                is_part = isinstance(node.value, ast.Subscript) and name in used(node.value)
-                if is_part or (isinstance(node.value, ast.List | ast.Dict) and not used(node.value)):
-                    found.add(name)
-    return found
+def _written_to(body: list[ast.stmt]) -> set[str]:
+    """What has an element set."""
+    return {next(names(one.value), "") for one in _targets(body) if isinstance(one, ast.Subscript)}
 
 
 def _targets(body: list[ast.stmt]) -> Iterator[ast.AST]:

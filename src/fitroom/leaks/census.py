@@ -1,7 +1,8 @@
 """A walk through the heap: how long every container is, how large every array that the user's code has a name for.
 
-It takes about a tenth of a second, so it is taken on suspicion only. What is compared between walks are lengths by
-identity: nothing is kept alive by having been looked at.
+It takes about a tenth of a second, so it is taken on suspicion only; and with millions of objects (a text as lists of
+numbers) only what is near the user's names is walked through, not into the largest containers. What is compared
+between walks are lengths by identity: nothing is kept alive by having been looked at.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ import contextlib
 import functools
 import gc
 from collections import deque
-from collections.abc import Iterator
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from fitroom.leaks import sizes
-from fitroom.leaks.places import is_users_class, users_frames, users_modules
+from fitroom.leaks.places import is_users_class
+from fitroom.leaks.scene import Scene
 
 _CONTAINERS = (list, dict, set, deque)
 _LENGTHS = tuple(kind.__len__ for kind in _CONTAINERS)
 _LIBRARIES = ("builtins", "collections", "keras", "tensorflow")  # which make containers for the user
 _SHORTEST = 3  # elements of a container that is looked at
-_OPTIMIZED = 1  # the flag of code whose variables are not in a dictionary
+_MANY = 1_000_000  # objects: too many to walk through all
+_STEPS = 7  # from a name, where there are
+_NEAR = 150_000  # objects that are near enough
+_WIDEST = 10_000  # elements: what is in a container with more is data
 
 
 class Named(NamedTuple):
@@ -55,8 +59,8 @@ class Census(NamedTuple):
         return self._replace(grown=[])
 
 
-def take(turn: int, before: Census | None, frame: FrameType | None) -> Census:
-    """Walk through the heap; `frame` is where the user's code is."""
+def take(turn: int, before: Census | None, scene: Scene) -> Census:
+    """Walk through the heap."""
     lengths: dict[int, int] = {}
     grown: list[Any] = []
     arrays: dict[tuple[int, str], Named] = {}
@@ -65,6 +69,9 @@ def take(turn: int, before: Census | None, frame: FrameType | None) -> Census:
     kinds: dict[type, bool] = {}
     users: dict[type, bool] = {}
     everything = gc.get_objects()
+    objects = len(everything)
+    if objects > _MANY:
+        everything = _near(scene)
     for thing in everything:
         kind = type(thing)
         if kind not in kinds:
@@ -83,27 +90,38 @@ def take(turn: int, before: Census | None, frame: FrameType | None) -> Census:
                 users[kind] = _is_users(kind)  # type: ignore[arg-type] # a class is hashable
             if users[kind]:
                 arrays.update(_arrays(id(thing), getattr(thing, "__dict__", None)))
-    for owner, values in namespaces(frame):
+    for owner, values in scene.namespaces():
         arrays.update(_arrays(owner, values))
     grown = [one for one in grown if one is not lengths and one is not known and one is not everything]
-    objects = len(everything)
     everything.clear()  # it holds frames, which hold it: as garbage it would be taken for the user's
     return Census(turn, lengths, arrays, grown, tensors, objects)
 
 
-def namespaces(frame: FrameType | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The variables of the user's modules and of their functions under way, with an identity for each namespace.
+def _near(scene: Scene) -> list[Any]:
+    """What can be reached from the user's names in a few steps."""
+    found: list[Any] = []
+    level: list[Any] = [values for _, values in scene.namespaces()]
+    seen = {id(one) for one in level}
+    for _ in range(_STEPS):
+        after = []
+        for one in level if len(found) + len(level) <= _NEAR else ():
+            for other in _inside(one):
+                if id(other) not in seen and gc.is_tracked(other):
+                    seen.add(id(other))
+                    after.append(other)
+        found += level
+        level = after
+    return found
 
-    Those of functions are a copy, which is emptied afterwards: Python would keep it as long as the function runs.
-    """
-    for module in users_modules():
-        yield id(module), vars(module)
-    for one in users_frames(frame):
-        if one.f_code.co_flags & _OPTIMIZED:
-            values = one.f_locals
-            yield id(one.f_code), dict(values)
-            if type(values) is dict:
-                values.clear()
+
+def _inside(thing: Any) -> list[Any]:
+    """What something holds, of its own."""
+    if isinstance(thing, FunctionType):  # not the names of its module
+        return [*(thing.__closure__ or ()), *(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
+    if isinstance(thing, ModuleType | CodeType | FrameType) or (isinstance(thing, type) and not is_users_class(thing)):
+        return []
+    is_data = isinstance(thing, _CONTAINERS) and type(thing).__len__ in _LENGTHS and len(thing) > _WIDEST
+    return [] if is_data else gc.get_referents(thing)
 
 
 def _is_container(kind: type) -> bool:

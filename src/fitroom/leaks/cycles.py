@@ -8,13 +8,13 @@ from typing import Any
 
 from fitroom.leaks import adding
 from fitroom.leaks.facts import Cycle
-from fitroom.leaks.places import Place, is_users_class, is_users_code, users_files
+from fitroom.leaks.places import Place, is_users_class, is_users_code
 
 _MOST = 20_000  # objects that are looked at
 
 
-def collect() -> Cycle | None:
-    """Collect all garbage, and say what the user's part of it was; None where there was none."""
+def collect(files: tuple[str, ...]) -> Cycle | None:
+    """Collect all garbage, and say what the user's part of it was, by their files; None where there was none."""
     flags, there = gc.get_debug(), len(gc.garbage)
     gc.set_debug(gc.DEBUG_SAVEALL)  # it is put aside, not freed
     try:
@@ -22,7 +22,7 @@ def collect() -> Cycle | None:
     finally:
         gc.set_debug(flags)
     try:
-        return _described(gc.garbage[there : there + _MOST])
+        return _described(gc.garbage[there : there + _MOST], files)
     except Exception:  # objects that are half taken down may do anything
         return None
     finally:
@@ -30,9 +30,8 @@ def collect() -> Cycle | None:
         gc.collect()
 
 
-def _described(garbage: list[Any]) -> Cycle | None:
+def _described(garbage: list[Any], files: tuple[str, ...]) -> Cycle | None:
     ids = {id(thing) for thing in garbage}
-    files = users_files()
     ways = {}
     for thing in garbage:
         if not isinstance(thing, type) and is_users_class(type(thing)) and type(thing) not in ways:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
-from types import FrameType
 from typing import Any, NamedTuple
 
 from fitroom.leaks import adding, holders, sizes
 from fitroom.leaks.census import Census, Named
 from fitroom.leaks.facts import Held
-from fitroom.leaks.places import users_files
+from fitroom.leaks.places import is_users_class
+from fitroom.leaks.scene import Scene
 from fitroom.leaks.source import ADDS
 from fitroom.units import KIB
 
 _WALKS = 3  # in which something was longer each time
 _LEAST = 32 * KIB  # that have come, before its holder is looked for: that is another walk
 _MOST = 6  # holders that are looked for at once
+_LONGEST = 0.7  # seconds, in which that is begun
 _SLOWING = 0.3  # of the speed before: then it settles
 
 
@@ -49,7 +51,7 @@ class Growing:
         tables = (self._last.lengths, self._last.arrays) if self._last is not None else ()
         return sum(map(sys.getsizeof, (self._lengths, self._arrays, self._not_theirs, *tables)))
 
-    def take(self, census: Census, kinds: Counter[str], frame: FrameType | None) -> tuple[Held, ...]:
+    def take(self, census: Census, kinds: Counter[str], scene: Scene) -> tuple[Held, ...]:
         """Compare a walk with those before; what has grown in each of the last, and is the user's."""
         before = self._last
         self._last = census.bare()
@@ -80,25 +82,26 @@ class Growing:
         self._lengths = tracks
         found.sort(key=lambda one: (-one[0].total, -one[0].opaque))
         self._known = {at: held for at, held in self._known.items() if at in tracks}
-        left = _MOST
+        left, until = _MOST, time.monotonic() + _LONGEST
         for size, thing, track in found:
             known = self._known.get(id(thing))
-            if known is None and not left:
+            if known is None and (not left or time.monotonic() > until):
                 continue
             left -= known is None
-            held = self._held(size, thing, track, frame, (found, census.grown), known)
+            held = self._held(size, thing, track, scene, (found, census.grown), known)
             if held is not None:
                 self._known[id(thing)] = held
                 waiting.append(held)
         named = {held.name.rsplit(".", 1)[-1] for held in waiting}
-        return (*_together(waiting), *(one for one in self._grown_arrays(census, kinds) if one.name not in named))
+        arrays = [one for one in self._grown_arrays(census, kinds, scene) if one.name not in named]
+        return (*_together(waiting), *arrays)
 
     def _held(
         self,
         size: sizes.Size,
         thing: Any,
         track: list[_At],
-        frame: FrameType | None,
+        scene: Scene,
         ignored: tuple[Any, ...],
         known: Held | None,
     ) -> Held | None:
@@ -107,18 +110,23 @@ class Growing:
         if known is not None:  # who holds it was looked for before
             return known.now(len(thing), grown, size, turns, kinds)
         passing = next(one for one in ignored[0] if one[1] is thing)
-        holder = holders.find(thing, frame, (*ignored, passing))
+        holder = holders.find(thing, scene, (*ignored, passing))
         if holder is None:
             self._not_theirs.add(id(thing))
             return None
-        files = (*holder.files, *users_files())
-        lines = [holder.place] if holder.place is not None else adding.lines(holder.keys, files, holder.scope)
+        files = (*holder.files, *scene.files)
+        lines = (
+            [holder.place]
+            if holder.place is not None
+            else adding.lines(holder.keys, holder.files, holder.scope, others=scene.files)
+        )
         is_bounded = holder.bound is not None or getattr(thing, "maxlen", None) is not None
-        is_bounded = is_bounded or adding.is_bounded(holder.keys, files)
+        cls = type(thing).__name__ if is_users_class(type(thing)) else ""
+        is_bounded = is_bounded or adding.is_bounded(holder.keys, files, holder.scope, cls)
         words = _words(size, grown)
         return Held(holder.name, tuple(lines), len(thing), grown, size, turns, kinds, words, is_bounded)
 
-    def _grown_arrays(self, census: Census, kinds: Counter[str]) -> list[Held]:
+    def _grown_arrays(self, census: Census, kinds: Counter[str], scene: Scene) -> list[Held]:
         """Variables whose tensor or array is larger each time, or whose list is another one: else its length tells."""
         tracks, found = {}, []
         for key, named in census.arrays.items():
@@ -132,8 +140,8 @@ class Growing:
             grown = track[-1].length - track[0].length
             is_one_list = len({at.identity for at in track}) == 1 and named.identity
             if _goes_on(track) and not is_one_list and track[-1].turn == census.turn and grown >= _LEAST:
-                lines = adding.lines((key[1],), users_files(), ranks=(ADDS,))  # not one that is set to another
-                if lines:
+                lines = adding.lines((key[1],), scene.files, ranks=(ADDS,))  # not one that is set to another
+                if lines and not adding.is_bounded((key[1],), scene.files):
                     turns, passed = track[-1].turn - track[0].turn, track[-1].kinds - track[0].kinds
                     came = track[-1].size.plus(track[0].size, -1.0)
                     came = came if came.pieces else came.plus(sizes.Size(pieces=int(size.pieces > 0)))

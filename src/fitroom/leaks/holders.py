@@ -5,21 +5,13 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
-from collections.abc import Iterator
 from types import CellType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from fitroom.leaks import census
+from fitroom.leaks import variables
 from fitroom.leaks.adding import Scope
-from fitroom.leaks.places import (
-    Place,
-    file_of,
-    is_users_class,
-    is_users_code,
-    is_users_file,
-    users_frames,
-    users_modules,
-)
+from fitroom.leaks.places import Place, file_of, is_users_class, is_users_code, is_users_file
+from fitroom.leaks.scene import Scene
 
 _HIGHEST = 5  # steps from a container to a name
 _MANY = 40  # referrers of one thing: more is no way to go
@@ -44,23 +36,28 @@ class Holder(NamedTuple):
     bound: int | None = None
     place: Place | None = None
 
+    def bounded_by(self, bound: int | None) -> Holder:
+        """The same, where something on the way to it has a bound."""
+        return self._replace(bound=self.bound or bound)
 
-def find(thing: Any, frame: FrameType | None, ignored: tuple[Any, ...] = ()) -> Holder | None:
+
+def find(thing: Any, scene: Scene, ignored: tuple[Any, ...] = ()) -> Holder | None:
     """The user's name for `thing`, or for what it is in; None where it is not theirs.
 
     Args:
         thing: usually a container.
-        frame: where the user's code is.
+        scene: what the user's code has names for.
         ignored: who holds it for this search only.
     """
     level: list[Any] = [thing]
     keys: list[tuple[str, ...]] = [()]
+    bound: int | None = None
     seen = {id(one) for one in (thing, level, keys, *ignored)}
     for _ in range(_HIGHEST):
         for one, names in zip(level, keys, strict=True):
-            found = _variable(one, names, frame)
+            found = _variable(one, names, scene)
             if found is not None:
-                return found
+                return found.bounded_by(bound)
         referrers = gc.get_referrers(*level)  # one walk through the heap
         above: list[Any] = []
         above_keys: list[tuple[str, ...]] = []
@@ -70,9 +67,10 @@ def find(thing: Any, frame: FrameType | None, ignored: tuple[Any, ...] = ()) -> 
                 continue
             seen.add(id(referrer))
             one, names = _held(referrer, level, keys)
+            bound = bound or _bound(referrer)
             found = _owner(referrer, one, names)
             if found is not None:
-                return found
+                return found.bounded_by(bound)
             if len(above) < _MANY and not isinstance(referrer, ModuleType | type):
                 above.append(referrer)
                 above_keys.append(names)
@@ -105,28 +103,24 @@ def _held(referrer: Any, level: list[Any], keys: list[tuple[str, ...]]) -> tuple
     return level[0], keys[0]
 
 
-def _variable(thing: Any, names: tuple[str, ...], frame: FrameType | None) -> Holder | None:
+def _variable(thing: Any, names: tuple[str, ...], scene: Scene) -> Holder | None:
     """A variable of a module, or of a function under way."""
-    for module in users_modules():
-        for name, value in list(vars(module).items()):
-            if value is thing:
-                return Holder(_path(name, names), (*names, name), (file_of(module) or "",), Scope())
-    for one in users_frames(frame):
-        for _, values in _locals(one):
-            for name, value in values.items():
-                if value is thing:
-                    own = Scope((one.f_code.co_name,))
-                    return Holder(_path(name, names), (*names, name), (one.f_code.co_filename,), own)
-    return None
+    found = scene.variable(thing)
+    if found is None:
+        return None
+    own = Scope((found.function,)) if found.function else Scope()
+    return Holder(_path(found.name, names), (*names, found.name), (found.file,), own)
+
+
+def _bound(owner: Any) -> int | None:
+    """How much an object lets in, where it says so: a queue.Queue, a cache of cachetools'."""
+    inner = owner if isinstance(owner, dict) else getattr(owner, "__dict__", None)
+    sizes = [size for name, size in list(inner.items()) if str(name).endswith("maxsize")] if type(inner) is dict else []
+    return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
 
 def _path(name: str, names: tuple[str, ...]) -> str:
     return ".".join((name, *reversed(names)))
-
-
-def _locals(frame: FrameType) -> Iterator[tuple[int, dict[str, Any]]]:
-    own = [one for one in census.namespaces(frame) if one[0] == id(frame.f_code)]
-    yield from own[:1]
 
 
 def _owner(referrer: Any, thing: Any, names: tuple[str, ...]) -> Holder | None:
@@ -197,7 +191,7 @@ def _waiting(generator: GeneratorType[Any, Any, Any], thing: Any, names: tuple[s
     code = generator.gi_code
     if generator.gi_frame is None or not is_users_code(code):
         return None
-    own = dict(generator.gi_frame.f_locals)
+    own = variables.of(generator.gi_frame)
     name = next((name for name, value in own.items() if value is thing), None)
     return Holder(_path(name, names), (*names, name), (code.co_filename,), Scope((code.co_name,))) if name else None
 

@@ -14,7 +14,7 @@ from fitroom.leaks.counters import Counters
 from fitroom.leaks.facts import Cycle, Facts, Look
 from fitroom.leaks.growing import Growing
 from fitroom.leaks.happenings import Happenings
-from fitroom.leaks.places import users_files
+from fitroom.leaks.scene import Scene
 from fitroom.leaks.sizes import Size
 from fitroom.leaks.trends import Trend
 from fitroom.units import MIB
@@ -28,7 +28,9 @@ _WAIT = 3.0  # times what a look takes, until the next
 _WAIT_AT_FIRST = 0.15  # seconds
 _MORE_AT_FIRST = 0.08  # of the turns so far
 _TWICE = 2.0  # times as long as at the last look: one more, so that what grows once an epoch is seen to
+_WORTH_IT = 15.0  # times as long as a look takes, before one more
 _ALLOWED = 1.8  # seconds of looks, whatever the time so far
+_ALLOWED_AT_FIRST = 3.0  # in the first series: less than three looks tell nothing
 _SHARE = 0.008  # of the time, beyond that
 _KEPT = 12  # looks that are remembered
 _MUCH_GARBAGE = 4 * MIB
@@ -67,22 +69,24 @@ class Looking:
             else max(_FEWEST, int(_MORE_AT_FIRST * last.turn))
         )
         wait = _WAIT * self._took if far else _WAIT_AT_FIRST
-        return turns >= enough and seconds >= wait and (not far or self._affordable(elapsed))
+        return turns >= enough and seconds >= wait and self._affordable(elapsed)
 
     def _affordable(self, elapsed: float) -> bool:
-        is_seldom = bool(self._looks) and elapsed >= _TWICE * self._looks[-1].seconds
-        return is_seldom or self.spent + self._took <= _ALLOWED + _SHARE * elapsed
+        is_seldom = bool(self._looks) and elapsed >= max(_TWICE * self._looks[-1].seconds, _WORTH_IT * self._took)
+        allowed = _ALLOWED_AT_FIRST if len(self._looks) < _SERIES else _ALLOWED
+        return is_seldom or self.spent + self._took <= allowed + _SHARE * elapsed
 
     def look(
         self, turn: int, elapsed: float, reader: Counters, trends: dict[str, Trend], frame: FrameType | None
     ) -> Facts:
         """Collect garbage, have malloc trim where that tells something, walk through the heap."""
         start = time.monotonic()
+        scene = Scene(frame)
         before = reader.read()
         automatic = gc.get_stats()[2]["collections"] - self._collected
         seen = self._looks[-1].garbage if self._looks else 0
         if seen >= _MUCH_GARBAGE and self._cycle is None:
-            self._cycle = cycles.collect()
+            self._cycle = cycles.collect(scene.files)
             self._collected += 2
         else:
             gc.collect()
@@ -92,7 +96,7 @@ class Looking:
         if trends["rss"].grows or any(look.trimmed is not None for look in self._looks):
             counters.trim()
             trimmed = reader.read().rss
-        walk = census.take(turn, self._growing.last, frame)
+        walk = census.take(turn, self._growing.last, scene)
         kinds: Counter[str] = Counter(self._happened.kinds)
         look = Look(
             turn, elapsed, kinds, Counter(self._happened.made), self.traces(), before, after, trimmed, automatic,
@@ -101,14 +105,14 @@ class Looking:
             self._happened.ours,
         )  # fmt: skip
         self._looks = [*self._looks[-_KEPT:], look]
-        grown = self._growing.take(walk, kinds, frame)
+        grown = self._growing.take(walk, kinds, scene)
         held = tuple(one for one in grown if not one.is_bounded)
         filling = tuple(one for one in grown if one.is_bounded)
         reader.own = self._growing.weight()
         self._left = max(0, self._left - 1)
         self._took = time.monotonic() - start
         self.spent += self._took
-        facts = Facts(tuple(self._looks), held, self._happened, self._cycle, trends, _clears(), filling)
+        facts = Facts(tuple(self._looks), held, self._happened, self._cycle, trends, _clears(scene.files), filling)
         if len(self._looks) >= _ENOUGH and not held and facts.lasting()[0] < _LITTLE and look.garbage < _MUCH_GARBAGE:
             self._left = 0  # it was a warm-up
         return blamed(facts)
@@ -129,6 +133,6 @@ def blamed(facts: Facts) -> Facts:
     return replace(facts, held=(*others, silent[0].of(size)))
 
 
-def _clears() -> bool:
+def _clears(files: tuple[str, ...]) -> bool:
     """Whether the user's code clears Keras' session somewhere."""
-    return any("clear_session" in line for file in users_files() for line in linecache.getlines(file))
+    return any("clear_session" in line for file in files for line in linecache.getlines(file))

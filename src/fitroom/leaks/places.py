@@ -10,13 +10,14 @@ import sysconfig
 from collections import deque
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _OURS = str(Path(__file__).resolve().parent.parent) + os.sep
 _WATCHING = __name__.split(".")[:2]
 _STANDARD = tuple(
     {str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+_PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
 class Place(NamedTuple):
@@ -36,7 +37,7 @@ def shown(file: str) -> str:
     return str(path.relative_to(here)) if path.is_absolute() and here in path.parents else path.name
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.cache  # of all files: with pandas and scikit-learn there are thousands, asked for again at each look
 def is_users_file(file: str) -> bool:
     """Whether a file is the user's: not Python's, not an installed package's, not ours."""
     if file.startswith("<"):
@@ -44,7 +45,7 @@ def is_users_file(file: str) -> bool:
     if "/ipykernel_" in file:  # a cell of a notebook
         return True
     path = os.path.realpath(file)  # pathlib would intern every part: some MiB, which look like a leak
-    return not path.startswith((_OURS, *_STANDARD)) and f"{os.sep}site-packages{os.sep}" not in path
+    return not path.startswith((_OURS, *_STANDARD)) and not any(folder in path for folder in _PACKAGES)
 
 
 def is_users_code(code: CodeType) -> bool:
@@ -73,12 +74,19 @@ def place_of(frame: FrameType | None) -> Place | None:
 
 def file_of(module: object) -> str | None:
     """The file that a module was loaded from. Python takes it off the main one as soon as that has come to its end."""
-    file = getattr(module, "__file__", None)
+    file = variables_of(module).get("__file__") if isinstance(module, ModuleType) else None
+    file = file if isinstance(file, str) else None
     if module is sys.modules.get("__main__"):
         if file is not None:
             _main.append(file)
         return _main[-1] if _main else None
     return file
+
+
+def variables_of(module: ModuleType) -> dict[str, Any]:
+    """A module's variables. One that is imported lazily would be by ``vars``, or by being asked for an attribute."""
+    found: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    return found
 
 
 _main: deque[str] = deque(maxlen=1)  # the file that is run
@@ -93,11 +101,6 @@ def users_modules() -> list[ModuleType]:
         if isinstance(module, ModuleType) and (is_main or (file is not None and is_users_file(file))):
             found.append(module)
     return found
-
-
-def users_files() -> list[str]:
-    """Their files."""
-    return [file for module in users_modules() if (file := file_of(module))]
 
 
 def is_users_class(cls: type) -> bool:
@@ -115,6 +118,17 @@ def is_by_us(frame: FrameType | None) -> bool:
         part = str(frame.f_globals.get("__name__", "")).split(".")
         if part[0] != "tensorflow" and part[:2] != _WATCHING:
             return part[0] == "fitroom"
+        frame = frame.f_back
+    return False
+
+
+def is_by_user(frame: FrameType | None) -> bool:
+    """Whether it is the user's code that has TensorFlow or Keras do something, from `frame` outwards."""
+    while frame is not None:
+        if is_users_code(frame.f_code):
+            return True
+        if str(frame.f_globals.get("__name__", "")).split(".")[0] not in ("tensorflow", "fitroom", "functools"):
+            return False
         frame = frame.f_back
     return False
 

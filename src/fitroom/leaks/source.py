@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import functools
 import linecache
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fitroom.leaks import bounds
+from fitroom.leaks import bounds, removing
 from fitroom.leaks.expressions import names, used
 from fitroom.leaks.places import Place
 
@@ -17,7 +17,9 @@ _ADDING_TO_FIRST = {"heappush", "insort", "insort_left", "insort_right"}
 _LARGEST = 2_000_000  # characters of a file that is read
 _LOOPS = (ast.For, ast.While, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp)
 
-ADDS, SETS, EMPTIES = range(3)
+_SECONDS = 3.0  # of reading, in all: what is not read by then is not known
+
+ADDS, SETS, EMPTIES, REMOVES = range(4)
 
 
 class Within(NamedTuple):
@@ -39,7 +41,7 @@ class Line(NamedTuple):
 
     Attributes:
         path: the names on the way to what is changed, the nearest first.
-        rank: whether it adds to the variable, sets it, or sets it to nothing.
+        rank: whether it adds to the variable, sets it, sets it to nothing, or keeps it from growing for ever.
         ties: whether what it sets comes back to whom it is set on, as in ``child.parent = self``.
         is_bare: whether it is a variable by itself, not something's attribute or element.
     """
@@ -78,11 +80,26 @@ class Source(NamedTuple):
     bounded: frozenset[str] = frozenset()
 
 
-@functools.lru_cache(maxsize=64)
-def read(file: str) -> Source:
-    """Read a file; nothing is known of one that is no Python, as a notebook's cell with magic in it."""
-    text = "".join(linecache.getlines(file))
-    if not text or len(text) > _LARGEST:
+_known: dict[str, Source] = {}  # a project has many files, and each is asked for at every look
+_spent = 0.0
+
+
+def read(file: str, words: Iterable[str]) -> Source:
+    """What is known of a file with one of some words in it; nothing of others, which need not be parsed."""
+    global _spent
+    if file not in _known:
+        text = "".join(linecache.getlines(file))
+        if not any(word in text for word in words) or _spent > _SECONDS:
+            return Source()
+        start = time.monotonic()
+        _known[file] = _parsed(file, text)
+        _spent += time.monotonic() - start
+    return _known[file]
+
+
+def _parsed(file: str, text: str) -> Source:
+    """Nothing is known of a file that is no Python, as a notebook's cell with magic in it."""
+    if len(text) > _LARGEST:
         return Source()
     try:
         tree = ast.parse(text)
@@ -90,8 +107,9 @@ def read(file: str) -> Source:
         return Source()
     bound = frozenset(one.targets[0].id for one in ast.walk(tree) if _is_bound_method(one))  # type: ignore[attr-defined]
     nodes = list(_walk(tree, Within()))
+    kept_small = removing.removals(tree)
     return Source(
-        tuple(line for node, within in nodes for line in _lines(node, within, file, bound)),
+        tuple(line for node, within in nodes for line in _lines(node, within, file, bound, kept_small)),
         tuple(alias for node, within in nodes for alias in _aliases(node, within)),
         tuple(known for node, within in nodes for known in _parameters(node, within)),
         bounds.written(tree),
@@ -128,9 +146,12 @@ def _own(function: ast.AST) -> frozenset[str]:
 # --- what one node does ---------------------------------------------------------------------------------------------
 
 
-def _lines(node: ast.AST, within: Within, file: str, bound: frozenset[str]) -> Iterator[Line]:
+def _lines(
+    node: ast.AST, within: Within, file: str, bound: frozenset[str], kept_small: dict[ast.AST, ast.AST]
+) -> Iterator[Line]:
     function = within.owners[-1] if within.owners else ""
-    for target, rank, ties in _changed(node, bound):
+    removed = [(kept_small[node], REMOVES, False)] if node in kept_small else []
+    for target, rank, ties in (*_changed(node, bound), *removed):
         path = tuple(names(target))
         if path:
             place = Place(file, getattr(node, "lineno", 0), function)

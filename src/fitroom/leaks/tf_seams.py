@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,12 +15,12 @@ from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common import global_state
 from keras.src.optimizers import base_optimizer
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from fitroom.leaks.places import is_users_code
+from fitroom.leaks.asking_seams import leaves_of
+from fitroom.leaks.places import is_by_user, is_users_code
 
 _CALLS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 _is_eager = tf.executing_eagerly  # looked up once: tf is no plain module
@@ -29,7 +28,13 @@ _BATCHES = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end")
 
 
 class Watcher(Protocol):
-    """Whoever is told what the script does; each is called in the script's thread, at its end."""
+    """Whoever is told what the script does; each is called in the script's thread, at its end.
+
+    Attributes:
+        is_on: whether to tell anything.
+    """
+
+    is_on: bool
 
     def tick(self, kind: str) -> None:
         """A step, a batch, an epoch: often, and to be quick."""
@@ -52,6 +57,18 @@ class Watcher(Protocol):
     def begins(self, model: Any) -> None:
         """A training begins."""
 
+    def lost(self, error: Exception) -> None:
+        """Something went wrong in a hook: there is no relying on it any more."""
+
+
+def _tell(watcher: Watcher, then: Callable[..., None], *args: Any) -> None:
+    """Tell a watcher something; whatever goes wrong in that, the script does not get to see it."""
+    if watcher.is_on:
+        try:
+            then(*args)
+        except Exception as error:
+            watcher.lost(error)
+
 
 class _Depth(threading.local):
     def __init__(self) -> None:
@@ -70,17 +87,26 @@ def _inside(plain: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         _depth.calls -= 1
 
 
+def _is_users() -> bool:
+    """Whether it is the user that calls: not from within a call of theirs, or again, as from a callback."""
+    return not _depth.calls or (_is_eager() and is_by_user(inspect.currentframe()))
+
+
 def install(watcher: Watcher) -> None:
     """Have a watcher told of everything that a script does from now on."""
     for name in _BATCHES:
-        _after(keras.callbacks.CallbackList, name, lambda *_: watcher.tick("step"))
-    _after(keras.callbacks.CallbackList, "on_epoch_end", lambda *_: watcher.tick("epoch"))
+        _after(keras.callbacks.CallbackList, name, watcher, lambda _: watcher.tick("step"))
+    _after(keras.callbacks.CallbackList, "on_epoch_end", watcher, lambda _: watcher.tick("epoch"))
     for name in _CALLS:
         _around_call(name, watcher)
-    _after(keras.Model, "__init__", lambda model: None if _is_inner(model) else watcher.made("model"))
-    _after(keras.Model, "compile", lambda *_: None if _depth.calls else watcher.made("compiled"))
-    _after(dataset_ops.DatasetV2, "__init__", lambda *_: None if _depth.calls else watcher.made("dataset"))
-    _after(polymorphic_function.Function, "__init__", lambda *_: None if _is_a_stage() else watcher.made("function"))
+
+    def made(kind: str, is_meant: Callable[[Any], bool]) -> Callable[[Any], None]:
+        return lambda thing: watcher.made(kind) if is_meant(thing) else None
+
+    _after(keras.Model, "__init__", watcher, made("model", lambda model: not _is_inner(model)))
+    _after(keras.Model, "compile", watcher, made("compiled", lambda _: _is_users()))
+    _after(dataset_ops.DatasetV2, "__init__", watcher, made("dataset", lambda _: _is_users()))
+    _after(polymorphic_function.Function, "__init__", watcher, made("function", lambda _: not _is_a_stage()))
     _count_generators(watcher)
     _around_function(watcher)
     _outermost(keras.Model, "__call__", "call of the model", watcher)
@@ -108,13 +134,20 @@ def unhooked() -> Iterator[None]:
             setattr(owner, name, ours)
 
 
-def _after(owner: Any, name: str, then: Callable[..., None]) -> None:
+def uninstall() -> None:
+    """Take the hooks off again."""
+    for owner, name, plain, _ in reversed(_hooks):
+        setattr(owner, name, plain)
+    _hooks.clear()
+
+
+def _after(owner: Any, name: str, watcher: Watcher, then: Callable[[Any], None]) -> None:
     plain = getattr(owner, name)
 
     @functools.wraps(plain)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = plain(self, *args, **kwargs)
-        then(self)
+        _tell(watcher, then, self)
         return result
 
     _put(owner, name, plain, method)
@@ -134,12 +167,14 @@ def _is_inner(model: Any) -> bool:
 
 def _is_a_stage() -> bool:
     """Whether a function is made inside another call: by Keras, or by tf.data for one of a dataset's stages."""
-    frame = None if _depth.calls else inspect.currentframe()
+    frame = inspect.currentframe() if _is_users() else None
+    if frame is None:
+        return True
     while frame is not None and not is_users_code(frame.f_code):
         if str(frame.f_globals.get("__name__", "")).startswith("tensorflow.python.data."):
             return True
         frame = frame.f_back
-    return bool(_depth.calls)
+    return False
 
 
 def _outermost(owner: Any, name: str, kind: str, watcher: Watcher) -> None:
@@ -151,7 +186,7 @@ def _outermost(owner: Any, name: str, kind: str, watcher: Watcher) -> None:
         if _depth.calls or not _is_eager():
             return plain(self, *args, **kwargs)
         result = _inside(plain, self, *args, **kwargs)
-        watcher.tick(kind)
+        _tell(watcher, watcher.tick, kind)
         return result
 
     _put(owner, name, plain, method)
@@ -163,19 +198,21 @@ def _around_call(name: str, watcher: Watcher) -> None:
 
     @functools.wraps(plain)
     def method(model: Any, *args: Any, **kwargs: Any) -> Any:
-        if _depth.calls:
+        if not _is_users():
             return plain(model, *args, **kwargs)
-        if name == "fit":
-            watcher.begins(model)
+        is_outermost = not _depth.calls
+        if name == "fit" and is_outermost:
+            _tell(watcher, watcher.begins, model)
         if getattr(model, "jit_compile", False) is True and model not in compiled:
             compiled.add(model)
-            watcher.program(None)
+            _tell(watcher, watcher.program, None)
         try:
             result = _inside(plain, model, *args, **kwargs)
         except Exception as error:
-            watcher.failed(error, model)
+            if is_outermost:
+                _tell(watcher, watcher.failed, error, model)
             raise
-        watcher.called(name)
+        _tell(watcher, watcher.called, name)
         return result
 
     _put(keras.Model, name, plain, method)
@@ -184,6 +221,13 @@ def _around_call(name: str, watcher: Watcher) -> None:
 def _around_function(watcher: Watcher) -> None:
     plain = polymorphic_function.Function.__call__
     shapes: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
+
+    def compiles(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        known = shapes.setdefault(function, set())
+        key = str([str(getattr(one, "shape", None)) for one in leaves_of((args, kwargs))])
+        if key not in known:
+            known.add(key)
+            watcher.program(function)
 
     @functools.wraps(plain)
     def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 # stands in for it
@@ -196,22 +240,17 @@ def _around_function(watcher: Watcher) -> None:
             result = plain(function, *args, **kwargs)
         except Exception as error:
             if not depth:
-                watcher.failed(error, None)
+                _tell(watcher, watcher.failed, error, None)
             raise
         finally:
             _depth.calls = depth
         new = function.experimental_get_tracing_count() - before
         if new > 0:
-            watcher.traced(function, args, kwargs, new)
+            _tell(watcher, watcher.traced, function, args, kwargs, new)
         if function._jit_compile:
-            known = shapes.setdefault(function, set())
-            shape = tuple(getattr(one, "shape", None) for one in tf.nest.flatten((args, kwargs)))
-            key = str(shape)
-            if key not in known:
-                known.add(key)
-                watcher.program(function)
+            _tell(watcher, compiles, function, args, kwargs)
         if not depth:
-            watcher.tick("call of a function")
+            _tell(watcher, watcher.tick, "call of a function")
         return result
 
     _put(polymorphic_function.Function, "__call__", plain, __call__)
@@ -224,99 +263,7 @@ def _count_generators(watcher: Watcher) -> None:
     @functools.wraps(plain)
     def from_generator(*args: Any, **kwargs: Any) -> Any:
         result = _inside(plain, *args, **kwargs)
-        watcher.made("generator")
+        _tell(watcher, watcher.made, "generator")
         return result
 
     _put(dataset_ops.DatasetV2, "from_generator", staticmethod(plain), staticmethod(from_generator))
-
-
-# --- what is asked of them --------------------------------------------------------------------------------------
-
-
-def describe_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
-    """The arguments of a call by name, as far as they decide whether a function is traced anew."""
-    python = function.python_function
-    try:
-        bound = inspect.signature(python).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        bound = {str(number): value for number, value in enumerate(args)} | kwargs
-    found: dict[str, str] = {}
-    for name, value in bound.items():
-        leaves = tf.nest.flatten(value)
-        if len(leaves) == 1:
-            found[name] = _kind(leaves[0])
-        else:
-            found |= {f"{name}[{number}]": _kind(leaf) for number, leaf in enumerate(leaves[:20])}
-    return found
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool | int | float | str | bytes | None.__class__):
-        return repr(value)[:40]
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"shape {tuple(value.shape)} of {getattr(value.dtype, 'name', value.dtype)}"
-    return f"a {type(value).__name__}, number {_number(value)}"
-
-
-_numbered: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_numbers: dict[int, int] = {}
-_counting = itertools.count(1)
-
-
-def _number(value: Any) -> int:
-    """A number for an object that no other gets: where one is freed, the next may lie at the same address."""
-    at = id(value)
-    if _numbered.get(at) is not value:
-        try:
-            _numbered[at] = value
-        except TypeError:  # it cannot be told when it is gone
-            return at
-        _numbers[at] = next(_counting)
-    return _numbers[at]
-
-
-def operations_of(function: Any) -> int:
-    """How many operations the last graph of a function has; 0 where that is not told."""
-    try:
-        newest = function._variable_creation_fn or function._no_variable_creation_fn
-        concrete = newest._function_cache.get_functions() if hasattr(newest, "_function_cache") else []
-        return len(concrete[-1].graph.get_operations()) if concrete else 0
-    except (AttributeError, IndexError, TypeError):
-        return 0
-
-
-def is_compiled(function: Any) -> bool:
-    """Whether XLA compiles a function."""
-    return bool(function._jit_compile)
-
-
-def slots_of(model: Any) -> int:
-    """The bytes of an optimizer's variables."""
-    optimizer = getattr(model, "optimizer", None)
-    return sum(_bytes(one) for one in getattr(optimizer, "variables", ()))
-
-
-def weights_of(model: Any) -> int:
-    """The bytes of a model's weights."""
-    return sum(_bytes(one) for one in getattr(model, "weights", ()))
-
-
-def _bytes(variable: Any) -> int:
-    size = tf.as_dtype(keras.backend.standardize_dtype(variable.dtype)).size
-    total = size
-    for one in variable.shape:
-        total *= one or 0
-    return int(total)
-
-
-def clear_session() -> bool:
-    """Clear Keras' session as far as the script cannot see it: names, seeds, settings stay. False where it cannot."""
-    if not tf.executing_eagerly() or _depth.calls > 1:
-        return False
-    kept = [dict(vars(one)) for one in (global_state.GLOBAL_STATE_TRACKER, global_state.GLOBAL_SETTINGS_TRACKER)]
-    keras.utils.clear_session(free_memory=False)
-    for now, values in zip(
-        (global_state.GLOBAL_STATE_TRACKER, global_state.GLOBAL_SETTINGS_TRACKER), kept, strict=True
-    ):
-        vars(now).update(values)
-    return True

@@ -133,14 +133,14 @@ class Triage:
         """A step ran out of memory: was it the one after the first?"""
         if not 1 <= steps <= _SOON or self._second or reader.device_limit is None:
             return
-        from fitroom.leaks import tf_seams
+        from fitroom.leaks import asking_seams
 
         self._second = True
         now = reader.read()
         stays = {}
         if model is not None:
-            stays["the optimizer's slots"] = tf_seams.slots_of(model)
-            stays["weights"] = tf_seams.weights_of(model)
+            stays["the optimizer's slots"] = asking_seams.slots_of(model)
+            stays["weights"] = asking_seams.weights_of(model)
         came = now.device - (first.device if first is not None else stays.get("weights", 0))
         stays["batches prepared ahead, outputs and graphs"] = max(0, came - stays.get("the optimizer's slots", 0))
         leak = second_step.leak(second_step.Second(place, steps, stays, reader.device_limit))

@@ -59,7 +59,7 @@ class Watch:
         self._looking = Looking(self.happened)
         self._triage = Triage(tell)
         self._acting: Any = None
-        self._is_on = True
+        self.is_on = True
         self._first: Counts | None = None  # before the steps of the training under way
         self._begun = 0  # the turn in which that began
         self._model: weakref.ref[Any] | None = None  # what it trains
@@ -68,7 +68,13 @@ class Watch:
 
     def stop(self) -> None:
         """Watch no longer."""
-        self._is_on = False
+        self.is_on = False
+
+    def lost(self, error: Exception) -> None:
+        """Something went wrong here: the script goes on, unwatched."""
+        if self.is_on:
+            self.stop()
+            self._tell("leak_watch_lost", reason=f"{type(error).__name__}: {error}")
 
     # --- what the hooks tell -----------------------------------------------------------------------------------------
 
@@ -77,14 +83,13 @@ class Watch:
         self._turn += 1
         self.happened.kinds[kind] += 1
         now = time.monotonic()
-        if now >= self._due and self._is_on and self._lock.acquire(blocking=False):
+        if now >= self._due and self.is_on and self._lock.acquire(blocking=False):
             try:
                 if kind not in CALLS:
                     self._note(kind)
                 self._read(now)
             except Exception as error:  # whatever it is, the script goes on, unwatched
-                self.stop()
-                self._tell("leak_watch_lost", reason=f"{type(error).__name__}: {error}")
+                self.lost(error)
             finally:
                 self._lock.release()
 
@@ -106,12 +111,12 @@ class Watch:
             return
         frames = places.users_frames(frame)[: _ALSO + 1]
         lines = [Place(one.f_code.co_filename, one.f_lineno, one.f_code.co_name) for one in frames]
-        if lines and self._is_on:
+        if lines and self.is_on:
             self.happened.made[Made(kind, lines[0], tuple(dict.fromkeys(lines[1:])))] += 1
 
     def traced(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], new: int) -> None:
         """A call of a function made new graphs."""
-        from fitroom.leaks import tf_seams
+        from fitroom.leaks import asking_seams
 
         code = places.code_of(function.python_function)
         is_users = code is not None and places.is_users_code(code)
@@ -127,7 +132,8 @@ class Watch:
             name = getattr(function.python_function, "__name__", "a function")
             known = self.happened.traced[key] = Traced(name, place, called)
         for _ in range(new):
-            known.trace(tf_seams.describe_arguments(function, args, kwargs), called, tf_seams.operations_of(function))
+            arguments = asking_seams.describe_arguments(function, args, kwargs)
+            known.trace(arguments, called, asking_seams.operations_of(function))
 
     def program(self, function: Any) -> None:
         """XLA compiles for a function, or for a model that is trained on the line where the user's code is."""
@@ -144,10 +150,12 @@ class Watch:
         self._begun = self._turn
         self._model = weakref.ref(model)
         self._first = None
-        if self._is_on:
-            with contextlib.suppress(Exception):  # whatever it is, the training goes on
+        if self._lock.acquire(blocking=False):
+            try:
                 self._first = self._reader().read()
-        self._act(between_trainings=True)
+                self._act(between_trainings=True)
+            finally:
+                self._lock.release()
 
     def failed(self, error: Exception, model: Any) -> None:
         """A call raised: perhaps right after the first step had passed."""
@@ -157,7 +165,7 @@ class Watch:
 
     def ran_out(self, model: Any = None) -> None:
         """A step ran out of memory."""
-        if self._is_on and self._counters is not None:
+        if self.is_on and self._counters is not None:
             place = places.place_of(inspect.currentframe())
             model = self._model() if model is None and self._model is not None else model
             self._triage.ran_out(self._turn - self._begun, place, self._first, self._counters, model)
@@ -240,7 +248,7 @@ class Watch:
 
     def finish(self) -> None:
         """The script is over: a last look, where there is something to confirm."""
-        if not self._is_on or self._counters is None or not self._lock.acquire(blocking=False):
+        if not self.is_on or self._counters is None or not self._lock.acquire(blocking=False):
             return
         with contextlib.suppress(Exception):
             elapsed = self._elapsed()

@@ -42,4 +42,7 @@ def is_supervised() -> bool:
 def _heard(watch: Watch, kind: str, data: dict[str, Any]) -> None:
     """The guard carried a step through: that tells the same as an error would."""
     if kind == "oom":
-        watch.ran_out()
+        try:
+            watch.ran_out()
+        except Exception as error:  # the guard goes on
+            watch.lost(error)
