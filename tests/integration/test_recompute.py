@@ -247,7 +247,11 @@ class TestGuard:
         with pytest.raises(fitroom.DoesNotFit, match="BatchNormalization"):
             model.fit(IMAGES, LABELS, batch_size=BATCH, verbose=0)
         kinds = [(event.kind, event.data.get("remedy")) for event in events(model)]
-        assert kinds == [("oom", None), ("rung", "recompute"), ("oom", None), ("rung", "recompute"), ("oom", None)]
+        assert kinds == [
+            *([("oom", None), ("rung", "recompute")] * 2),
+            ("oom", None),
+            ("does_not_fit", None),
+        ]
 
     def test_the_next_run_recomputes_from_the_start(self) -> None:
         def run(fault: Fault) -> list[str]:

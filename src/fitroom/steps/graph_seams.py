@@ -96,13 +96,13 @@ def written_from_data(function: Any) -> set[int]:
 
 
 def inner_graphs(graph: Any) -> list[Any]:
-    """A function's graph, and those of all functions that it calls."""
+    """A function's graph, and those of all functions that it calls; a `Defun` (in `ctc_loss`) has none to look at."""
     found, waiting = {id(graph): graph}, [graph]
     while waiting:
-        for function in waiting.pop()._functions.values():
-            if id(function.graph) not in found:
-                found[id(function.graph)] = function.graph
-                waiting.append(function.graph)
+        for inner in (getattr(function, "graph", None) for function in waiting.pop()._functions.values()):
+            if inner is not None and id(inner) not in found:
+                found[id(inner)] = inner
+                waiting.append(inner)
     return list(found.values())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import random as keras_random
 
+from fitroom.steps import graph_seams
 from fitroom.steps.replacing import replaced
 
 
@@ -78,5 +79,5 @@ HIDDEN_STATE = {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Ran
 
 def hidden_random_operations(function: Any) -> set[str]:
     """The kinds of random operations in a concrete function whose state cannot be put back."""
-    graphs = [function.graph, *(f.graph for f in function.graph._functions.values() if hasattr(f, "graph"))]
+    graphs = graph_seams.inner_graphs(function.graph)
     return {op.type for graph in graphs for op in graph.get_operations() if op.type in HIDDEN_STATE}
