@@ -31,12 +31,13 @@ class FusedStep:
 
     @staticmethod
     def is_for(model: Any) -> bool:
-        """Whether a model's step is compiled by XLA, for one device, and writes so little that it can be kept."""
+        """Whether a built model's step is compiled by XLA, for one device, and writes so little that it can be kept."""
         is_compiled = bool(model.jit_compile) and not model.run_eagerly
-        is_alone = model.distribute_strategy.num_replicas_in_sync == 1
-        return (
-            is_compiled and is_alone and model.optimizer.built and keras_seams.variable_bytes(model) <= KEEP_ON_DEVICE
-        )
+        if not is_compiled or model.distribute_strategy.num_replicas_in_sync > 1:
+            return False
+        if not model.optimizer.built:  # as its first update would
+            model.optimizer.build(model.trainable_variables)
+        return keras_seams.variable_bytes(model) <= KEEP_ON_DEVICE
 
     def __call__(self, data: Any, like: Any) -> Any:
         """The logs; everything is as it was before if it fails and is rolled back."""

@@ -34,12 +34,14 @@ class KerasStep(Step):
         self._like: Any = None
         self._ready_to_slice = False
         self._obstacles: list[mixing.Obstacle] | None = None
-        self._fused = FusedStep(model) if trains and FusedStep.is_for(model) else None
+        self._may_be_fused = trains
+        self._fused: FusedStep | None = None
 
     def whole(self, data: Any, like: Any) -> Any:
         self.phase, self._like = "gradients", like
-        if self._fused is not None:
-            return self._fused(data, like)
+        fused = self._as_one()
+        if fused is not None:
+            return fused(data, like)
         self.passes.trace(data, like)
         self._remember()
         logs, gradients = self.passes.whole(data)
@@ -47,7 +49,8 @@ class KerasStep(Step):
         return logs
 
     def sliced(self, data: Any, bounds: Iterable[tuple[int, int]]) -> Any:
-        self.phase, self._fused = "gradients", None
+        self.phase = "gradients"
+        self._take_apart()
         samples = slicing.sizes(data)
         if not self._ready_to_slice:
             self.passes.trace(data, self._like)
@@ -72,9 +75,10 @@ class KerasStep(Step):
         return self.passes.most_per_sample()
 
     def most_alive(self, data: Any, like: Any) -> int | None:
-        if self._fused is not None:
-            self._fused.trace(data, like)
-            return self._fused.most_alive(data, self.samples(data))
+        fused = self._as_one()
+        if fused is not None:
+            fused.trace(data, like)
+            return fused.most_alive(data, self.samples(data))
         self.passes.trace(data, like)
         return self.passes.most_alive(data, self.samples(data))
 
@@ -101,7 +105,8 @@ class KerasStep(Step):
         passes = KerasPass(self.model, recomputation=recomputation)
         passes.trace(data, like)
         if recomputation.saving is not None:
-            self.passes, self._like, self._ready_to_slice, self._fused = passes, like, False, None
+            self.passes, self._like, self._ready_to_slice = passes, like, False
+            self._take_apart()
         return recomputation.saving
 
     def written_variables(self) -> list[Any]:
@@ -127,6 +132,16 @@ class KerasStep(Step):
 
     def hidden_random(self) -> set[str]:
         return self.passes.hidden_random | (self._fused.hidden_random if self._fused is not None else set())
+
+    def _as_one(self) -> FusedStep | None:
+        """The step as one program, where that is better; known when the model is built."""
+        if self._may_be_fused and self.model.built:
+            self._may_be_fused = False
+            self._fused = FusedStep(self.model) if FusedStep.is_for(self.model) else None
+        return self._fused
+
+    def _take_apart(self) -> None:
+        self._may_be_fused, self._fused = False, None
 
     def _remember(self) -> None:
         state = self.passes.state()
