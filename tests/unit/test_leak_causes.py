@@ -6,26 +6,29 @@ from collections import Counter
 
 import pytest
 
-from fitroom.leaks import dataset_in_loop
+from fitroom.leaks import dataset_in_loop, models_in_loop, predict_in_loop
 from fitroom.leaks.counters import Counts
 from fitroom.leaks.facts import Facts, Look
 from fitroom.leaks.happenings import Happenings, Made
 from fitroom.leaks.places import Place
-from fitroom.units import MIB
+from fitroom.units import KIB, MIB
 
 LINE = Made("dataset", Place("train.py", 9))
 
 
-def facts(made: int, ours: int) -> Facts:
-    """Four looks, with so many datasets and a MiB more at each."""
-    happened = Happenings()
-    happened.made[LINE] = 4 * made
+def facts(
+    made: int, ours: int = 0, kind: str = "dataset", each: float = 0.1 * MIB, calls: int = 0, clears: bool = False
+) -> Facts:
+    """Four looks, with so many things made, or calls of predict, at each, and so much more for each of them."""
+    happened, line = Happenings(), LINE._replace(kind=kind)
+    happened.made[line] = 4 * made
+    happened.calls["predict", LINE.place] = 4 * calls
     looks = []
     for number in range(4):
-        counts = Counts(0, 0, number * MIB, 0)
-        times = Counter({LINE: (number + 1) * made})
-        looks.append(Look(number, number, Counter(), times, {}, counts, counts, None, 0, 0, 0, number * ours))
-    return Facts(tuple(looks), (), happened)
+        counts = Counts(0, 0, int(number * each * (made + calls)), 0)
+        times, called = Counter({line: (number + 1) * made}), Counter({"predict": (number + 1) * calls})
+        looks.append(Look(number, number, called, times, {}, counts, counts, None, 0, 0, 0, number * ours))
+    return Facts(tuple(looks), (), happened, clears=clears)
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,16 @@ def facts(made: int, ours: int) -> Facts:
 )
 def test_what_fitroom_may_have_left_behind_is_not_laid_on_the_user(made: int, ours: int, is_named: bool) -> None:
     assert [leak.place for leak in dataset_in_loop.find(facts(made, ours))] == [LINE.place] * is_named
+
+
+@pytest.mark.parametrize(("each", "is_named"), [(5 * KIB, True), (60 * KIB, True), (2 * MIB, False)])
+def test_more_than_a_call_of_predict_makes_is_not_laid_on_it(each: float, is_named: bool) -> None:
+    assert len(list(predict_in_loop.find(facts(0, each=each, calls=50)))) == is_named
+
+
+@pytest.mark.parametrize(
+    ("each", "clears", "is_named"),
+    [(60 * KIB, False, True), (60 * KIB, True, False), (MIB, True, True)],
+)
+def test_the_little_that_a_cleared_session_leaves_is_no_leak(each: float, clears: bool, is_named: bool) -> None:
+    assert len(list(models_in_loop.find(facts(3, kind="model", each=each, clears=clears)))) == is_named

@@ -247,3 +247,22 @@ def test_a_line_that_makes_room_comes_after_the_one_that_fills_it(tmp_path: Path
     file = tmp_path / "script.py"
     file.write_text("for epoch in range(9):\n    kept[epoch] = {}\n    kept[epoch][0] = outputs\n")
     assert [place.line for place in adding.lines(["kept"], [str(file)])] == [3]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_gathered"),
+    [
+        ("kept = []\nfor x in y:\n    kept.append(x)\nscore(np.concatenate(kept))", True),
+        ("kept, z = [], []\nfor x in y:\n    kept.append(x)\ntf.concat([k.numpy() for k in kept], 0)", True),
+        ("for e in n:\n    kept = []\n    for x in y:\n        kept.append(x)\n    np.vstack(kept)", True),
+        ("with scope:\n    kept = []\n    for x in y:\n        kept.append(x)\nnp.concatenate(kept)", True),
+        ("kept = []\nfor x in y:\n    kept.append(x)\nprint(np.mean(kept))", False),
+        ("kept = []\nfor e in n:\n    for x in y:\n        kept.append(x)\nnp.concatenate(kept)", False),
+        ("kept = []\nwhile True:\n    kept.append(x)\nnp.concatenate(kept)", False),
+        ("kept = []\nfor x in y:\n    kept.append(x)\n    np.concatenate(kept)", False),
+    ],
+)
+def test_what_one_pass_gathers_to_be_joined_has_a_bound(tmp_path: Path, text: str, is_gathered: bool) -> None:
+    for name, inner in (("script.py", text), ("function.py", "def f():\n" + textwrap.indent(text, "    "))):
+        (tmp_path / name).write_text(inner + "\n")
+        assert adding.is_bounded(["kept"], [str(tmp_path / name)]) is is_gathered

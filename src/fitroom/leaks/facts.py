@@ -60,6 +60,7 @@ class Held(NamedTuple):
         turns: how many turns that took; per_kind: how often what happened meanwhile.
         words: what its elements are, such as "tensors"; of an array, what it is.
         is_bounded: whether it cannot grow beyond a bound that is set.
+        is_mapping: whether its elements have keys.
     """
 
     name: str
@@ -71,6 +72,12 @@ class Held(NamedTuple):
     per_kind: Counter[str]
     words: str
     is_bounded: bool = False
+    is_mapping: bool = False
+
+    @property
+    def short_name(self) -> str:
+        """The last part of its name."""
+        return self.name.rsplit(".", 1)[-1].strip("()")
 
     def __str__(self) -> str:
         more = f", {self.grown} more since it is watched" if self.length else ""

@@ -124,7 +124,8 @@ class Growing:
         cls = type(thing).__name__ if is_users_class(type(thing)) else ""
         is_bounded = is_bounded or adding.is_bounded(holder.keys, files, holder.scope, cls)
         words = _words(size, grown)
-        return Held(holder.name, tuple(lines), len(thing), grown, size, turns, kinds, words, is_bounded)
+        of = holder.name, tuple(lines), len(thing), grown, size, turns, kinds, words
+        return Held(*of, is_bounded, isinstance(thing, dict))
 
     def _grown_arrays(self, census: Census, kinds: Counter[str], scene: Scene) -> list[Held]:
         """Variables whose tensor or array is larger each time, or whose list is another one: else its length tells."""

@@ -36,12 +36,17 @@ def find(facts: Facts) -> Iterator[Leak]:
         kind, each = held.each()
         if held.grown and held.size.total / held.grown < _LEAST_EACH:
             continue
+        few = (
+            f"{held.short_name}.pop(next(iter({held.short_name})))    # the oldest, when there are enough"
+            if held.is_mapping
+            else f"{held.short_name} = collections.deque(maxlen=100)"
+        )
         yield Leak(
             CAUSE,
             held.lines[0] if held.lines else None,
             str(held),
             "keep what is needed, write the rest to a file, or keep the last few",
-            f"{held.name.rsplit('.', 1)[-1].strip('()')} = collections.deque(maxlen=100)",
+            few,
             held.size.total,
             kind,
             each,

@@ -8,6 +8,7 @@ from fitroom.core import Cause
 from fitroom.leaks.cause import is_much, page, repeated
 from fitroom.leaks.facts import Facts
 from fitroom.leaks.leak import Leak
+from fitroom.units import KIB
 
 CAUSE = Cause.MODELS_IN_LOOP
 PAGE = page(
@@ -21,6 +22,7 @@ PAGE = page(
 )
 
 _MANY = 6  # models: five folds are no leak
+_LEAST_CLEARED = 192 * KIB  # for each: what is left after the session was cleared is worth no process each
 
 
 def find(facts: Facts) -> Iterator[Leak]:
@@ -37,6 +39,8 @@ def find(facts: Facts) -> Iterator[Leak]:
     if kept or found is None or found[1] < _MANY or not is_much(rise, found[2]):
         return
     made, total, times = found
+    if facts.clears and rise < _LEAST_CLEARED * times:
+        return
     cleared = " (keras.utils.clear_session() is called, and does not give it back)" if facts.clears else ""
     yield Leak(
         CAUSE,

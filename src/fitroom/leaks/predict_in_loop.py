@@ -8,6 +8,7 @@ from fitroom.core import Cause
 from fitroom.leaks.cause import is_much, page
 from fitroom.leaks.facts import Facts
 from fitroom.leaks.leak import Leak
+from fitroom.units import KIB
 
 CAUSE = Cause.PREDICT_IN_LOOP
 PAGE = page(
@@ -18,6 +19,7 @@ PAGE = page(
     "model(x, training=False) or model.predict_on_batch(x) for a batch; one predict for all samples.",
 )
 MANY = 100  # calls
+_MOST_EACH = 512 * KIB  # a pipeline, an iterator, callbacks: what is more is something else's
 KINDS = ("predict", "evaluate")
 
 
@@ -27,7 +29,9 @@ def find(facts: Facts) -> Iterator[Leak]:
     loop = facts.happened.loop(*KINDS)
     times = sum(facts.turns_of(kind) for kind in KINDS)
     counts = [sum(look.kinds[kind] for kind in KINDS) for look in facts.looks]
-    if loop is None or loop[1] < MANY or not facts.still(counts) or not is_much(rise, times):
+    if loop is None or loop[1] < MANY or not facts.still(counts):
+        return
+    if not is_much(rise, times) or rise > _MOST_EACH * times:
         return
     place, count = loop
     kind = next(kind for kind in KINDS if (kind, place) in facts.happened.calls)

@@ -33,12 +33,15 @@ def find(facts: Facts) -> Iterator[Leak]:
         if held.length and held.size.pieces < _FEW:
             continue
         kind, each = held.each()
+        number = (
+            f"{held.short_name}[step] = float(loss)" if held.is_mapping else f"{held.short_name}.append(float(loss))"
+        )
         yield Leak(
             CAUSE,
             held.lines[0] if held.lines else None,
             str(held),
             "keep numbers, not tensors, or empty it now and then",
-            f"{held.name.rsplit('.', 1)[-1].strip('()')}.append(float(loss))    # or .numpy()",
+            f"{number}    # or .numpy()",
             held.size.total,
             kind,
             each,

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_HORIZON = 30 * 24 * 3600.0  # seconds: what would take longer is no danger to a training
+_HORIZON = 7 * 24 * 3600.0  # seconds: what would take longer is no danger to a training
 _AGAIN = 1.3  # times as much or as little time as was said: worth saying again
 _CALM = 0.1  # of the time that was said to be left, before another is said
 _TURNS, _MORE = 20, 0.3  # turns without growth, and of those so far, until a leak is none
