@@ -320,5 +320,16 @@ def on_card(name: str, card: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    measurements = (peak, rescue, recompute_peak, recompute_time, estimated, remedied, planned, guarded_run, on_card)
+    measurements = (
+        peak,
+        on_replicas,
+        rescue,
+        recompute_peak,
+        recompute_time,
+        estimated,
+        remedied,
+        planned,
+        guarded_run,
+        on_card,
+    )
     print(json.dumps({one.__name__: one for one in measurements}[sys.argv[1]](*sys.argv[2:])))

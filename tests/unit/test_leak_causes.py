@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,8 @@ from fitroom.leaks.counters import Counts
 from fitroom.leaks.facts import Facts, Look
 from fitroom.leaks.happenings import Happenings, Made
 from fitroom.leaks.places import Place
+from fitroom.leaks.trends import Trend
+from fitroom.leaks.triage import Triage
 from fitroom.units import KIB, MIB
 
 LINE = Made("dataset", Place("train.py", 9))
@@ -49,3 +54,21 @@ def test_more_than_a_call_of_predict_makes_is_not_laid_on_it(each: float, is_nam
 )
 def test_the_little_that_a_cleared_session_leaves_is_no_leak(each: float, clears: bool, is_named: bool) -> None:
     assert len(list(models_in_loop.find(facts(3, kind="model", each=each, clears=clears)))) == is_named
+
+
+@pytest.mark.parametrize(("gained", "is_over"), [(0, True), (MIB, False)])
+def test_a_leak_that_stops_is_none_unless_acting_stopped_it(gained: int, is_over: bool) -> None:
+    # GIVEN a leak of three MiB, against which something was done
+    told: list[str] = []
+    still = {name: Trend(False) for name in ("device", "heap", "rss")}
+    seen = facts(10)
+    reader: Any = SimpleNamespace(
+        device_limit=None, read=lambda: seen.looks[-1].after, host_room=lambda: (100 * MIB, 200 * MIB)
+    )
+    triage = Triage(lambda kind, **_: told.append(kind))
+    triage.judge(replace(seen, trends=still), reader, is_last=False)
+    triage.helped(gained)
+    # WHEN it grows no more
+    triage.recheck(1000, still, reader)
+    # THEN it was none, unless that gave back much of it
+    assert told == ["leak", "leak_over"][: 1 + is_over]

@@ -27,6 +27,7 @@ _CALM = 0.1  # of the time that was said to be left, before another is said
 _TURNS, _MORE = 20, 0.3  # turns without growth, and of those so far, until a leak is none
 _STILL = 0.25  # of the growth that was to be expected
 _LEAPS = 0.1  # of a leak's speed, between its leaps: tables that double as they fill
+_HELPED = 0.25  # of what the leaks have grown by, given back: it is by acting that they stop
 _SOON = 3  # steps that may have passed before the one that "comes after the first"
 
 _ENDED_BY_LOOKS = {Cause.REFERENCE_CYCLES, Cause.MALLOC_RETENTION}  # which collect and trim
@@ -52,7 +53,7 @@ class Triage:
         self._told: dict[_Key, tuple[Leak, float]] = {}  # what was said, and when
         self._since: dict[_Key, _Since] = {}
         self._second = False
-        self.acted: set[Cause] = set()  # against these something is done: that they stop growing says nothing
+        self._acted: set[Cause] = set()  # against these something is done that helps
 
     @property
     def leaks(self) -> list[Leak]:
@@ -108,13 +109,18 @@ class Triage:
 
     def _may_stop(self, cause: Cause) -> bool:
         """Whether that it no longer grows says that it is no leak."""
-        return cause not in (*_ENDED_BY_LOOKS, Cause.SECOND_STEP) and cause not in self.acted
+        return cause not in (*_ENDED_BY_LOOKS, Cause.SECOND_STEP) and cause not in self._acted
 
     def _over(self, key: _Key) -> None:
         leak = self._known.pop(key)
         self._told.pop(key, None)
         self._since.pop(key, None)
         self._tell("leak_over", cause=leak.cause.value, where=str(leak.place) if leak.place else None)
+
+    def helped(self, gained: int) -> None:
+        """Something was done about the leaks that gave so much back: that they stop growing may say nothing."""
+        if gained >= _HELPED * sum(leak.grown for leak in self.leaks):
+            self._acted |= {leak.cause for leak in self.leaks}
 
     def close(self) -> None:
         """The script is over: tell the last figures."""

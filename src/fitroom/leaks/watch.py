@@ -33,7 +33,6 @@ _LEAST = {"device": 48.0 * KIB, "heap": 48.0 * KIB, "rss": 64.0 * MIB}  # growth
 # Seconds in which less than that is a warm-up's, and no look is worth it; less of what comes at one speed.
 _EARLY, _LEAST_EARLY, _LEAST_STRAIGHT = 15.0, 2.0 * MIB, 256.0 * KIB
 _ALSO = 4  # lines that led to a place
-_HELPED = 0.25  # of what a leak has grown by, given back: from then on it is by acting that it does not grow
 # Times as many calls of predict as at the last look: what one of them leaves hardly shows.
 _DOUBLE, _AT_LAST = 2.0, 1.25
 
@@ -244,8 +243,7 @@ class Watch:
         if self._acting.is_due(leaks):
             gain = self._acting.act(leaks, between_trainings=between_trainings)
             if gain is not None:
-                if gain.gained >= _HELPED * max(leak.grown for leak in leaks):
-                    self._triage.acted |= {leak.cause for leak in leaks}
+                self._triage.helped(gain.gained)
                 self._tell("leak_acted", action=gain.action, gained_bytes=gain.gained, seconds=round(gain.seconds, 3))
 
     def finish(self) -> None:
