@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras import layers as kl
 
 import fitroom
+from fitroom.steps import graph_seams
 from fitroom.steps.state import State
 from fitroom.steps.update import Keeper, Update
 from fitroom.training.guarded_step import GuardedStep
@@ -61,6 +62,31 @@ def test_faults_leave_no_trace_and_lose_no_update(
     assert [one for one in left if one] == []
     assert int(model.optimizer.iterations) == 4 * 3
     assert len([event for event in events(model) if event.kind == "oom"]) == fault.strikes
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_xlas_one_program_leaves_no_trace_where_it_fails(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a small model whose gradients and update XLA compiles as one program, which fails in its second batch
+    call, ran = graph_seams.call_flat, 0
+
+    def faulty(function: Any, tensors: list[Any]) -> Any:
+        nonlocal ran
+        ran += b"_fused_step" in function.name
+        strikes = b"_fused_step" in function.name and ran == 2
+        result = None if strikes and when == "before" else call(function, tensors)
+        if strikes:
+            raise tf.errors.ResourceExhaustedError(None, None, "Out of memory while trying to allocate (injected)")
+        return result
+
+    monkeypatch.setattr(graph_seams, "call_flat", faulty)
+    model = fitroom.guard(make("cnn_batch_norm", "adam", jit_compile=True), allow=("micro_batch",))
+    left = watch_rollbacks(model, monkeypatch)
+    # WHEN it trains
+    model.fit(MODELS["cnn_batch_norm"][1], LABELS, batch_size=BATCH, epochs=2, verbose=0)
+    # THEN nothing of the failed attempt is left, and every batch made its update
+    assert ran == 2
+    assert left == [[]]
+    assert int(model.optimizer.iterations) == 2 * 3
 
 
 @pytest.mark.parametrize("where", PLACES)
