@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from fitroom.devices import pocket
-from fitroom.estimator.climbing import climb
+from fitroom.estimator.climbing import climb, climb_compiled
 from fitroom.estimator.recorder import Taken
 from fitroom.units import MIB
 
@@ -51,3 +51,31 @@ def test_where_little_time_is_left_smaller_sizes_are_recorded_again() -> None:
 
 def test_large_steps_end_the_climb() -> None:
     assert max(climbed(first=100.0, each=0.001, peak=100 * MIB)) == 8
+
+
+def compiled(first: float, each: float, *, once: float = 0.0, peak: int = MIB) -> list[int]:
+    """The sizes for a step that XLA compiled in `first` seconds, and that takes `once` beside `each` sample's."""
+    sizes, taken = [], [Taken(0, first)]
+    for size in climb_compiled(taken):
+        sizes.append(size)
+        taken.append(Taken(pocket.use().current + peak * size, once + each * size))
+    return sizes
+
+
+def test_what_xla_compiles_is_recorded_at_few_sizes_each_a_second_time() -> None:
+    assert compiled(first=10.0, each=1e-5) == [8, 512, 512, 1024, 1024]
+
+
+def test_what_xla_compiles_takes_no_more_than_its_room() -> None:
+    assert compiled(first=1000.0, each=1e-5, peak=8 * MIB) == [8, 64, 64, 128, 128]
+
+
+def test_slow_steps_that_xla_compiled_stay_small() -> None:
+    assert compiled(first=1.0, each=1.0) == [8, 16, 16]
+
+
+def test_the_time_that_every_step_takes_does_not_keep_xlas_sizes_small() -> None:
+    # GIVEN a step that takes as long with 8 samples as with 100
+    sizes = compiled(first=1.0, each=1e-4, once=0.02)
+    # THEN the second size is chosen by what the first one has shown
+    assert sizes[-1] > 4 * sizes[1]

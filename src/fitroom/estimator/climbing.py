@@ -6,6 +6,7 @@ largest ones again and again, because threads take turns as they like, and one r
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ _AGAIN = 9  # recordings more of sizes that have been recorded,
 _TOP = 3  # the largest so many of them
 _JUMP = 0.15  # so far from what smaller sizes foretell, a peak is not the same step's any more
 _CLOSER = 3  # steps that are spent on finding where that begins
+COMPILED = (8, 16)  # samples: what XLA compiles a step for at least,
+_LARGEST = 1024  # and at most
 
 
 def climb(taken: Sequence[Taken], clock: Callable[[], float] = time.perf_counter) -> Iterator[int]:
@@ -59,6 +62,31 @@ def climb(taken: Sequence[Taken], clock: Callable[[], float] = time.perf_counter
         if not possible:
             return
         yield from recorded(min(possible, key=lambda size: (counts[size], -size)))
+
+
+def climb_compiled(taken: Sequence[Taken]) -> Iterator[int]:
+    """The sizes to record where XLA compiles for each, which takes long: few, and the largest ones that may be.
+
+    XLA has one block for all that lives at some time. For small batches what the weights need decides how large it is,
+    for large ones the activations: a line through small sizes tells nothing of those. Each size comes twice, since the
+    first time it is compiled.
+    """
+    size, resident = COMPILED[0], pocket.use().current
+    yield size  # compiled already
+    left = _TIME * taken[0].seconds
+    for least, part in ((2 * size, 0.5), (0, 1.0)):  # of the room: there is another size to come
+        room, patience = part * _ROOM / max(taken[-1].peak - resident, 1), left / taken[-1].seconds / 4
+        larger = max(_power_of_two(min(size * min(room, patience), part * _LARGEST)), least)
+        if larger <= size:
+            return
+        size = larger
+        yield size
+        yield size
+        left -= 2 * taken[-1].seconds
+
+
+def _power_of_two(at_most: float) -> int:
+    return 1 << int(math.log2(max(at_most, 1)))
 
 
 def jump(peaks: dict[int, int]) -> tuple[int, int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
 from fitroom.core import Plan
 from fitroom.estimator import keras_seams, samples
-from fitroom.estimator.climbing import climb
+from fitroom.estimator.climbing import COMPILED, climb, climb_compiled
 from fitroom.estimator.profiler_seams import Event
 from fitroom.estimator.recorder import Recorder, Taken, recorded, taken
 from fitroom.estimator.tape import Recorded, scaled
@@ -18,8 +18,7 @@ from fitroom.steps import cutting, slicing
 from fitroom.steps.model_step import model_step
 from fitroom.steps.recomputation import Chooser, Saving
 
-_FIRST = 2  # samples of the step that builds and traces everything, and is not recorded
-_COMPILED = (8, 16)  # where XLA compiles for each
+_FIRST = 2  # samples of the first step
 NOT_ASKED = "it was not asked for"
 
 
@@ -85,7 +84,7 @@ class Measurement:
 
     def _fitted(self) -> list[Recorded]:
         """Steps of plain `fit`."""
-        return self._recorded("train", self.model.fit, climbs=not self.model.jit_compile)
+        return self._recorded("train", self.model.fit, climbs=True)
 
     def _tried(self, kind: str, run: Callable[..., Any]) -> list[Recorded] | str:
         """The recordings, or why there are none: not every model that trains can be evaluated."""
@@ -100,9 +99,9 @@ class Measurement:
         sizes: list[int] = []
 
         def each() -> Iterator[int]:
-            chosen = self.sizes or _COMPILED
-            yield _FIRST if climbs else chosen[0]
-            for size in climb(recorder.taken) if climbs else chosen:
+            chosen = self.sizes or COMPILED
+            yield self._first if climbs else chosen[0]
+            for size in self._climb(recorder.taken) if climbs else chosen:
                 sizes.append(size)
                 yield size
 
@@ -118,6 +117,8 @@ class Measurement:
         """The steps as tapes, each size's lines drawn from the size before."""
         by_size: dict[int, list[list[Event]]] = {}
         for size, events in zip(sizes, steps, strict=True):
+            if self.model.jit_compile:
+                by_size.pop(size, None)  # the first time, XLA compiles: what that takes is not the step's
             by_size.setdefault(size, []).append(events)
         self.sizes = tuple(sorted(by_size))
         return [
@@ -141,10 +142,10 @@ class Measurement:
             step.recompute(self._data(1), like, cutting.chooser(kept), samples=-(-self.batch // slices))
         found: list[Taken] = []
         with taken(found):
-            once(_FIRST * slices)
+            once(self._first * slices)
         sizes: list[int] = []
         steps: list[list[Event]] = []
-        for size in climb(found):
+        for size in self._climb(found):
             sizes.append(size * slices)
             with recorded(steps, found):
                 once(size * slices)
@@ -152,6 +153,15 @@ class Measurement:
         tapes = self._tapes(sizes, steps)
         self.sizes = tuple(size // slices for size in self.sizes)
         return tapes
+
+    @property
+    def _first(self) -> int:
+        """Samples of the step that builds and traces everything, and is not recorded."""
+        return COMPILED[0] if self.model.jit_compile else _FIRST
+
+    @property
+    def _climb(self) -> Callable[[Sequence[Taken]], Iterator[int]]:
+        return climb_compiled if self.model.jit_compile else climb
 
     def _step(self) -> Runs:
         return model_step(self.model, "train_step")
