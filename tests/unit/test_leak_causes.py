@@ -22,7 +22,13 @@ LINE = Made("dataset", Place("train.py", 9))
 
 
 def facts(
-    made: int, ours: int = 0, kind: str = "dataset", each: float = 0.1 * MIB, calls: int = 0, clears: bool = False
+    made: int,
+    ours: int = 0,
+    kind: str = "dataset",
+    each: float = 0.1 * MIB,
+    calls: int = 0,
+    clears: bool = False,
+    our_kind: str = "function",
 ) -> Facts:
     """Four looks, with so many things made, or calls of predict, at each, and so much more for each of them."""
     happened, line = Happenings(), LINE._replace(kind=kind)
@@ -32,7 +38,8 @@ def facts(
     for number in range(4):
         counts = Counts(0, 0, int(number * each * (made + calls)), 0)
         times, called = Counter({line: (number + 1) * made}), Counter({"predict": (number + 1) * calls})
-        looks.append(Look(number, number, called, times, {}, counts, counts, None, 0, 0, 0, number * ours))
+        fitrooms = Counter({our_kind: number * ours})
+        looks.append(Look(number, number, called, times, {}, counts, counts, None, 0, 0, 0, fitrooms))
     return Facts(tuple(looks), (), happened, clears=clears)
 
 
@@ -41,6 +48,12 @@ def facts(
 )
 def test_what_fitroom_may_have_left_behind_is_not_laid_on_the_user(made: int, ours: int, is_named: bool) -> None:
     assert [leak.place for leak in dataset_in_loop.find(facts(made, ours))] == [LINE.place] * is_named
+
+
+@pytest.mark.parametrize(("our_kind", "is_named"), [("function", True), ("model", False), ("dataset", False)])
+def test_the_functions_that_the_guard_makes_for_each_model_are_that_models(our_kind: str, is_named: bool) -> None:
+    found = models_in_loop.find(facts(3, ours=6, kind="model", our_kind=our_kind))
+    assert [leak.place for leak in found] == [LINE.place] * is_named
 
 
 @pytest.mark.parametrize(("each", "is_named"), [(5 * KIB, True), (60 * KIB, True), (2 * MIB, False)])

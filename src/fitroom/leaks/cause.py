@@ -35,7 +35,8 @@ def repeated(facts: Facts, *kinds: str) -> tuple[Made, int, int] | None:
     for made, total in facts.happened.made.items():
         counts = [look.made[made] for look in facts.looks]
         times = counts[-1] - counts[0]
-        if made.kind in kinds and total >= OFTEN and facts.still(counts) and not facts.may_be_ours(times):
+        is_meant = made.kind in kinds and total >= OFTEN and facts.still(counts)
+        if is_meant and not facts.may_be_ours(times, kind=made.kind):
             found.append((made, total, times))
     return max(found, key=lambda one: one[2], default=None)
 

@@ -13,6 +13,7 @@ from fitroom.leaks.sizes import Size
 from fitroom.leaks.trends import Trend
 
 _LEAST = 3  # looks between which something has to grow
+_MODELS = ("model", "compiled")
 _OURS = 0.25  # of what the user's line made: what fitroom made meanwhile may be what is left behind
 
 
@@ -26,7 +27,7 @@ class Look(NamedTuple):
         trimmed: RSS after malloc had given back what it kept; None where that was not tried.
         collections: how often Python had collected all garbage by itself.
         tensors: how many eager tensors there were; objects: how many of Python's.
-        ours: how many things fitroom had made for itself by then.
+        ours: how many things of each kind fitroom had made for itself by then.
     """
 
     turn: int
@@ -40,7 +41,7 @@ class Look(NamedTuple):
     collections: int
     tensors: int
     objects: int
-    ours: int = 0
+    ours: Counter[str]
 
     @property
     def garbage(self) -> int:
@@ -151,9 +152,15 @@ class Facts:
         """Whether something happened from look to look, at least some times, and lately."""
         return len(set(counts)) >= _LEAST and counts[-1] > counts[-min(3, len(counts))]
 
-    def may_be_ours(self, times: int) -> bool:
-        """Whether fitroom made so much for itself that what came need not be of what a line of the user's made."""
-        return bool(self.looks) and self.looks[-1].ours - self.looks[0].ours > _OURS * times
+    def may_be_ours(self, times: int, *, kind: str = "") -> bool:
+        """Whether fitroom made so much for itself that what came need not be of what a line of the user's made.
+
+        With each model the guard makes functions, in the place of those that Keras would make: they are the model's.
+        """
+        if not self.looks:
+            return False
+        made = self.looks[-1].ours - self.looks[0].ours
+        return sum(made.values()) - (made["function"] if kind in _MODELS else 0) > _OURS * times
 
     def turns_of(self, kind: str) -> int:
         """How often something of a kind happened since the first look."""

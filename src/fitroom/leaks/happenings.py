@@ -71,11 +71,11 @@ class Happenings:
     """The counts; those by place are of all calls of Keras' methods, and of other turns that were looked at.
 
     Attributes:
-        ours: how many things fitroom has made for itself, each of which may leave something behind.
+        ours: how many things of each kind fitroom has made for itself; each may leave something behind.
     """
 
     def __init__(self) -> None:
-        self.ours = 0
+        self.ours: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
         self.calls: Counter[tuple[str, Place]] = Counter()
         self.made: Counter[Made] = Counter()

@@ -102,7 +102,7 @@ class Looking:
             turn, elapsed, kinds, Counter(self._happened.made), self.traces(), before, after, trimmed, automatic,
             walk.tensors,
             walk.objects,
-            self._happened.ours,
+            self._happened.ours.copy(),
         )  # fmt: skip
         self._looks = [*self._looks[-_KEPT:], look]
         grown = self._growing.take(walk, kinds, scene)

@@ -107,7 +107,7 @@ class Watch:
         """Something was made, on the line where the user's code is; what fitroom makes for itself does not count."""
         frame = inspect.currentframe()
         if places.is_by_us(frame):
-            self.happened.ours += 1
+            self.happened.ours[kind] += 1
             return
         frames = places.users_frames(frame)[: _ALSO + 1]
         lines = [Place(one.f_code.co_filename, one.f_lineno, one.f_code.co_name) for one in frames]
