@@ -56,6 +56,11 @@ class Arena:
         self._free: list[int] = []  # each free chunk's size and place in one number, smallest first
         self._at: dict[int, Chunk] = {}  # the free chunks, by that number
 
+    @property
+    def free(self) -> tuple[int, ...]:
+        """Which chunks are free, and how large: what decides where the next request lands."""
+        return tuple(self._free)
+
     def take(self, size: int) -> Chunk:
         """A chunk of at least `size` bytes.
 
@@ -63,13 +68,22 @@ class Arena:
             ArenaFull: if there is none, and no region to be had.
         """
         wanted = -(-size // GRANULE) * GRANULE or GRANULE
-        found = bisect_left(self._free, wanted << _BITS)
-        if found == len(self._free):
+        free, at = self._free, self._at  # this runs a hundred thousand times for a table of sizes
+        found = bisect_left(free, wanted << _BITS)
+        if found == len(free):
             self._extend(wanted)
-            found = bisect_left(self._free, wanted << _BITS)
-        chunk = self._at.pop(self._free.pop(found))
-        if chunk.size >= 2 * wanted or chunk.size - wanted >= _NEVER_WASTED:
-            self._split(chunk, wanted)
+            found = bisect_left(free, wanted << _BITS)
+        chunk = at.pop(free.pop(found))
+        spare = chunk.size - wanted
+        if spare >= wanted or spare >= _NEVER_WASTED:
+            rest, after = Chunk(chunk.place + wanted, spare), chunk.after
+            rest.before, rest.after = chunk, after
+            if after is not None:
+                after.before = rest
+            chunk.after, chunk.size = rest, wanted
+            key = spare << _BITS | rest.place
+            insort(free, key)
+            at[key] = rest
         chunk.is_taken = True
         self.in_use += chunk.size
         if self.in_use > self.peak:
@@ -88,7 +102,9 @@ class Arena:
             self._forget(before)
             _merge(before, chunk)
             chunk = before
-        self._keep(chunk)
+        key = chunk.size << _BITS | chunk.place
+        insort(self._free, key)
+        self._at[key] = chunk
 
     def _extend(self, wanted: int) -> None:
         left = None if self.limit is None else (self.limit - self._regions) // GRANULE * GRANULE
@@ -100,21 +116,10 @@ class Arena:
         size = doubled if left is None else min(doubled, left)
         self._next_region = doubled if doubled > self._next_region else 2 * doubled
         self._regions += size
-        self._keep(Chunk(self._end, size))
-        self._end += size
-
-    def _split(self, chunk: Chunk, wanted: int) -> None:
-        rest = Chunk(chunk.place + wanted, chunk.size - wanted)
-        rest.before, rest.after = chunk, chunk.after
-        if chunk.after is not None:
-            chunk.after.before = rest
-        chunk.after, chunk.size = rest, wanted
-        self._keep(rest)
-
-    def _keep(self, chunk: Chunk) -> None:
-        key = chunk.size << _BITS | chunk.place
+        key = size << _BITS | self._end
         insort(self._free, key)
-        self._at[key] = chunk
+        self._at[key] = Chunk(self._end, size)
+        self._end += size
 
     def _forget(self, chunk: Chunk) -> None:
         key = chunk.size << _BITS | chunk.place
