@@ -6,9 +6,11 @@ alone. So remembering costs no memory until something changes, and only as much 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from fitroom.steps import graph_seams
@@ -24,6 +26,11 @@ class State:
         self.variables = list(variables)
         self._function: Any = None
         self._read = Compiled(lambda: [_read(variable) for variable in self.variables])
+
+    @functools.cached_property
+    def bytes(self) -> int:
+        """What they take together."""
+        return sum(bytes_of(variable) for variable in self.variables)
 
     def read(self) -> list[Any]:
         """The values now."""
@@ -48,6 +55,12 @@ class State:
             with tf.device(variable.device):
                 value = tf.constant(array)
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+
+
+def bytes_of(variable: Any) -> int:
+    """What a variable takes."""
+    size: int = tf.as_dtype(variable.dtype).size
+    return int(np.prod(variable.shape)) * size
 
 
 def _read(variable: Any) -> Any:

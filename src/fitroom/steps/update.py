@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from fitroom.steps import optimizer_seams
 from fitroom.steps.compiled import Compiled
-from fitroom.steps.state import State, native
+from fitroom.steps.state import State, bytes_of, native
 from fitroom.units import MIB
 
 LARGE = 4 * MIB
@@ -77,7 +77,7 @@ class Update:
         if not (simple and optimizer_seams.is_separable(self.optimizer, self._strategy)):
             return [_Whole(self.optimizer, self.variables, self._strategy, self._options)]
         optimizer_seams.warn_of_missing_gradients(self.optimizer, gradients, self.variables)
-        sizes = {index: _bytes(self.variables[index]) for index in places}
+        sizes = {index: bytes_of(self.variables[index]) for index in places}
         large = sorted((index for index in places if sizes[index] >= LARGE), key=lambda index: -sizes[index])
         small = [index for index in places if sizes[index] < LARGE]
         units: list[_Unit] = [_Large(self.optimizer, self.variables, index) for index in large]
@@ -156,7 +156,7 @@ class _Large(_Unit):
             optimizer_seams.apply_in_sequence(optimizer, gradient, variable, ticks=self.ticks)
 
         def rows(gradient: Any) -> None:
-            count = max(1, ROWS * int(variable.shape[0]) // _bytes(variable))
+            count = max(1, ROWS * int(variable.shape[0]) // bytes_of(variable))
             optimizer_seams.apply_in_rows(optimizer, gradient, variable, count, ticks=self.ticks)
 
         self.in_rows = False
@@ -212,13 +212,12 @@ class Keeper:
 
     def keep(self, state: State) -> None:
         """Remember what `state` is now."""
-        size = sum(_bytes(variable) for variable in state.variables)
         values = state.read()
-        if self._on_device + size > KEEP_ON_DEVICE:
+        if self._on_device + state.bytes > KEEP_ON_DEVICE:
             # A copy: the array that TensorFlow gives shares the variable's memory.
             values = [np.array(value.numpy(), copy=True) for value in values]
         else:
-            self._on_device += size
+            self._on_device += state.bytes
         self._kept.append((state, values))
 
     def put_back(self) -> None:
@@ -228,11 +227,6 @@ class Keeper:
                 state.refill(values)
             else:
                 state.write(values)
-
-
-def _bytes(variable: Any) -> int:
-    size: int = tf.as_dtype(variable.dtype).size
-    return int(np.prod(variable.shape)) * size
 
 
 def _grouped(places: Sequence[int], sizes: dict[int, int]) -> list[list[int]]:

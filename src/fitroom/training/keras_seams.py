@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from fitroom.data.passing import Passing
+from fitroom.steps import graph_seams
 from fitroom.steps.keras_seams import check as check_steps
 
 _MARK = "_fitroom"
@@ -203,6 +205,14 @@ def bytes_of_outputs(model: Any) -> int | None:
     return total
 
 
+@functools.cache
+def _drawing() -> Any:
+    """Draws a batch for all replicas in one call: piece by piece, that takes as long as a small step."""
+    import tensorflow as tf
+
+    return tf.function(lambda iterator: iterator.get_next(), autograph=False)
+
+
 class Batches:
     """The batches of an iterator, one by one, with absent parts as None; `StopIteration` at the end of the data.
 
@@ -227,6 +237,8 @@ class Batches:
         self._types = [getattr(spec, "dtype", None) for spec in specs]
         self._shapes = [getattr(spec, "shape", None) for spec in specs]
         self._get_next = tf.raw_ops.IteratorGetNext
+        is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
+        self._draw = _drawing().get_concrete_function(iterator) if is_distributed else None
 
     def are_of(self, iterator: Any) -> bool:
         """Whether they are this iterator's."""
@@ -248,6 +260,11 @@ class Batches:
             except tf.errors.OutOfRangeError:
                 raise StopIteration from None
             return tf.nest.pack_sequence_as(self.like, flat)
+        if self._draw is not None:
+            try:
+                return graph_seams.call_flat(self._draw, graph_seams.flat_tensors(iterator))
+            except tf.errors.OutOfRangeError:
+                raise StopIteration from None
         data = next(iterator)
         return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
 
