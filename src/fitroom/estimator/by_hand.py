@@ -31,13 +31,22 @@ class StepMeasurement(Measurement):
         arrays: a batch.
         others: what goes along.
         batch: the size that is asked for, by which recomputation is chosen.
+        compiled: whether XLA compiles it.
     """
 
     def __init__(
-        self, step: Runs, trained: Callable[[], Trained], arrays: Sequence[Any], others: Sequence[Any], batch: int
+        self,
+        step: Runs,
+        trained: Callable[[], Trained],
+        arrays: Sequence[Any],
+        others: Sequence[Any],
+        batch: int,
+        *,
+        compiled: bool = False,
     ) -> None:
         super().__init__(None, [np.asarray(one[:1]) for one in arrays], None, batch)
         self._own = step
+        self._compiled = compiled
         self._trained = trained
         self._others = list(others)
 
@@ -59,13 +68,18 @@ class StepMeasurement(Measurement):
             "layers": [path.split("/")[-2] for path in paths if "/" in path],
             "optimizers": [one.name for one in found.optimizers],
             "data": samples.SCOPE,
-            "compiled": False,
+            "compiled": self.is_compiled,
             "seconds": self.seconds,
             "trained": trained,
             "accumulators": accumulators(plan, training, known, trained),
             "weights": weights,
             "slots": slots,
         }
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiles the step."""
+        return self._compiled
 
     def _step(self) -> Runs:
         return self._own

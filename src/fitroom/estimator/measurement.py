@@ -74,7 +74,7 @@ class Measurement:
             "layers": [one.name for one in keras_seams.all_layers(model)],
             "optimizers": [one.name for one in optimizers],
             "data": samples.SCOPE,
-            "compiled": bool(model.jit_compile),
+            "compiled": self.is_compiled,
             "seconds": self.seconds,
             "trained": trained,
             "accumulators": accumulators(plan, training, sum(sizes) + sum(size for _, size in slots), trained),
@@ -117,7 +117,7 @@ class Measurement:
         """The steps as tapes, each size's lines drawn from the size before."""
         by_size: dict[int, list[list[Event]]] = {}
         for size, events in zip(sizes, steps, strict=True):
-            if self.model.jit_compile:
+            if self.is_compiled:
                 by_size.pop(size, None)  # the first time, XLA compiles: what that takes is not the step's
             by_size.setdefault(size, []).append(events)
         self.sizes = tuple(sorted(by_size))
@@ -155,13 +155,18 @@ class Measurement:
         return tapes
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiles the steps."""
+        return bool(self.model.jit_compile)
+
+    @property
     def _first(self) -> int:
         """Samples of the step that builds and traces everything, and is not recorded."""
-        return COMPILED[0] if self.model.jit_compile else _FIRST
+        return COMPILED[0] if self.is_compiled else _FIRST
 
     @property
     def _climb(self) -> Callable[[Sequence[Taken]], Iterator[int]]:
-        return climb_compiled if self.model.jit_compile else climb
+        return climb_compiled if self.is_compiled else climb
 
     def _step(self) -> Runs:
         return model_step(self.model, "train_step")

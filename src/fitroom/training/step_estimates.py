@@ -64,7 +64,8 @@ def _measured(step: OwnStep, call: Arguments, batch: int | None, plan: Plan) -> 
     size = batch or call.samples
     arrays, others = call.data
     try:
-        return estimate_step(StepMeasurement(step, lambda: _trained(step), arrays, others, size), size, plan)
+        small = StepMeasurement(step, lambda: _trained(step), arrays, others, size, compiled=step.jit_compile)
+        return estimate_step(small, size, plan)
     except Unsupported as error:
         raise UsageError("The step cannot be estimated", received=str(error)) from error
 
