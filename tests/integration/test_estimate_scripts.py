@@ -177,6 +177,28 @@ model.fit(np.zeros((256, 32, 32, 3), np.float32), np.zeros((256, 2), np.float32)
 
 
 @pytest.mark.chaos
+def test_a_step_by_hand_that_xla_compiles_takes_what_was_said(fitroom: Run, tmp_path: Path) -> None:
+    source = """
+model, optimizer = make(), keras.optimizers.Adam()
+x, y = np.zeros((16384, 24), np.float32), np.zeros((16384,), np.int64)
+@tf.function(jit_compile=True)
+def step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, model(x, training=True)))
+    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+for _ in range(3):
+    step(x, y)
+print("peak", tf.config.experimental.get_memory_info("CPU:0")["peak"])
+"""
+    script = write(tmp_path, source)
+    (found,) = answers(fitroom("estimate", "--json", "--gpu", "T4", script, cwd=tmp_path))
+    real = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    said, peak = found["footprint"]["peak"], int(real.stdout.split()[-1])
+    assert found["footprint"]["is_compiled"] is True
+    assert abs(said - peak) <= found["footprint"]["band"] * peak
+
+
+@pytest.mark.chaos
 def test_all_trainings(fitroom: Run, tmp_path: Path) -> None:
     source = """
 for width in (8, 16):
