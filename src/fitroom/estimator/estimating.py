@@ -24,7 +24,7 @@ from fitroom.estimator.tracing import trace
 from fitroom.remedies import read_plan, recompute, turns
 from fitroom.steps.turning import turn
 
-_BANDS = {"measured": 0.06, "compiled": 0.22, "traced": 0.35}
+_BANDS = {"measured": 0.06, "compiled": 0.12, "traced": 0.35}
 _GIVE_BOTH = "fitroom.estimate(model, batch_size, x=some_samples, y=their_targets)"
 
 

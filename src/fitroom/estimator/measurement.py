@@ -111,9 +111,20 @@ class Measurement:
         if kind == "train":
             self.seconds = _timed(sizes, recorder.taken)
         # Keras begins a step before it finds that there are no more data.
-        return self._tapes(sizes, recorder.steps[: len(sizes)])
+        return self._tapes(sizes, recorder.steps[: len(sizes)], self._at_first(recorder.taken) if climbs else 0)
 
-    def _tapes(self, sizes: list[int], steps: list[list[Event]]) -> list[Recorded]:
+    def _at_first(self, taken: Sequence[Taken]) -> int:
+        """What a training's very first step takes beside later ones of its size.
+
+        It makes the optimizer's slots, and XLA's program puts each weight in a new place meanwhile. A model's slots
+        are there before its steps are recorded, so that it does not show in them.
+        """
+        if not self.is_compiled:
+            return 0
+        weights = [] if self.model is None else self.model.trainable_variables
+        return max(taken[0].peak - taken[1].peak, sum(map(keras_seams.bytes_of, weights)))
+
+    def _tapes(self, sizes: list[int], steps: list[list[Event]], at_first: int) -> list[Recorded]:
         """The steps as tapes, each size's lines drawn from the size before."""
         by_size: dict[int, list[list[Event]]] = {}
         for size, events in zip(sizes, steps, strict=True):
@@ -122,7 +133,7 @@ class Measurement:
             by_size.setdefault(size, []).append(events)
         self.sizes = tuple(sorted(by_size))
         return [
-            Recorded(large, [scaled(by_size[small][0], small, one, large) for one in by_size[large]])
+            Recorded(large, [scaled(by_size[small][0], small, one, large).beside(at_first) for one in by_size[large]])
             for small, large in itertools.pairwise(self.sizes)
         ]
 
@@ -150,7 +161,7 @@ class Measurement:
             with recorded(steps, found):
                 once(size * slices)
         self.seconds = _timed(sizes, found)
-        tapes = self._tapes(sizes, steps)
+        tapes = self._tapes(sizes, steps, self._at_first(found))
         self.sizes = tuple(size // slices for size in self.sizes)
         return tapes
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from fitroom.estimator.arena import Arena, ArenaFull, Chunk
 from fitroom.estimator.tape import Recorded, Tape
 
-_LARGE = 800  # the largest requests of a step: the others make little difference to how much is in use
+_LARGE = 650  # the largest requests of a step: the others make little difference to how much is in use
 _ALL = 1 << 20  # requests: they may make all the difference to whether there is a place for each
 _NEARBY = 4  # times the size, or part of it
 _STEPS = 4  # one after the other: it takes some until the arena is as untidy as it will be

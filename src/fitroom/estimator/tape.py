@@ -67,6 +67,10 @@ class Tape:
         kept = [move for move in self.moves if self.requests[move.request].role != role]
         return Tape(self.requests, kept, self.base)
 
+    def beside(self, others: int) -> Tape:
+        """The same, had so many bytes more been in use before the step."""
+        return Tape(self.requests, self.moves, self.base + others) if others else self
+
     def sizes(self, batch: int) -> npt.NDArray[np.int64]:
         """The bytes of every request, rounded as the allocator rounds them."""
         exact = np.maximum(self._lines[:, 0] + self._lines[:, 1] * batch, 1.0)
