@@ -28,7 +28,7 @@ def same(expected: Any, got: Any) -> None:
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.chaos] * (one == "lstm")) for one in MODELS])
 def test_where_memory_suffices_nothing_changes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, x, y = MODELS[name]
     x, y = first(x, SMALL), first(y, SMALL)

@@ -17,7 +17,7 @@ from tests.conftest import ROOT, Run
 PROGRAMS = ROOT / "tests" / "scripts" / "leaks"
 LEAKY = sorted((PROGRAMS / "leaky").glob("*.py"))
 INNOCENT = sorted((PROGRAMS / "innocent").glob("*.py"))
-QUICK = {"tensors_in_list", "deque_no_bound", "curriculum"}  # the others are in `make chaos`
+QUICK = {"tensors_in_list", "curriculum"}  # the others are in `make chaos`
 OURS = re.compile(r"fitroom: leak|^ +leak |memory leaks", re.MULTILINE)  # others may name a folder so
 SAYS = re.compile(r"# leak: (\w+) ?(\w*)")
 

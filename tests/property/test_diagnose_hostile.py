@@ -120,7 +120,13 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    "unit",
+    [
+        pytest.param(unit, id=name, marks=[pytest.mark.chaos] * (name == "one line of messages"))
+        for name, unit in HOSTILE.items()
+    ],
+)
 def test_what_is_repeated_without_end_is_answered(unit: bytes) -> None:
     # A way that takes quadratic time would need hours for this.
     check(diagnosing.of_stream(Endless(unit, 4 << 20, b"\nRESOURCE_EXHAUSTED: " + OOM.encode())))
