@@ -73,7 +73,11 @@ def compiled(model: Any, optimizer: Any, **options: Any) -> Any:
 def make(name: str, optimizer: str, fault: faults.Fault | None = None, where: Place = "forward", **options: Any) -> Any:
     """The model called `name`, compiled and built, with `fault` placed in it."""
     keras.utils.set_random_seed(3)
-    chosen = {**OPTIMIZERS, "clipped": lambda: keras.optimizers.Adam(0.01, global_clipnorm=1.0)}[optimizer]()
+    chosen = {
+        **OPTIMIZERS,
+        "clipped": lambda: keras.optimizers.Adam(0.01, global_clipnorm=1.0),  # updated in one unit
+        "clipped_each": lambda: keras.optimizers.Adam(0.01, clipnorm=1.0),  # a variable at a time, but not by rows
+    }[optimizer]()
     model = compiled(MODELS[name][0](fault, where), chosen, **options)
     model.optimizer.build(model.trainable_variables)
     if fault is not None and where == "update":

@@ -6,6 +6,7 @@
     │   ├── SchemaError       a file or text that is not the noun it should be
     │   └── UnknownCode       a code that no registry has
     ├── DeviceError           a device cannot do what was asked of it
+    ├── HalfUpdated           an update could neither be finished nor undone
     ├── ProcessDied           a process of ours ended without a result
     │   └── DiedOfMemory      … because memory ran out; also a MemoryError
     └── MissingPackage        an optional package is needed here and not installed
@@ -55,6 +56,10 @@ class UnknownCode(UsageError, LookupError):
 
 class DeviceError(FitroomError):
     """A device cannot do what was asked of it."""
+
+
+class HalfUpdated(FitroomError):
+    """An update could neither be finished nor undone."""
 
 
 class ProcessDied(FitroomError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from fitroom.oom import Exhaustion
 from fitroom.steps import extras, keras_seams, mixing, probe, replicas, slicing
 from fitroom.steps.fused_step import FusedStep
 from fitroom.steps.keras_pass import KerasPass
@@ -96,6 +97,9 @@ class KerasStep(Step):
 
     def tighten(self) -> bool:
         return self._update is not None and self._update.tighten()
+
+    def survived(self) -> list[Exhaustion]:
+        return self._update.take_survived() if self._update is not None else []
 
     def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
         if not self.trains or self.model.run_eagerly:

@@ -120,13 +120,16 @@ def can_apply_in_rows(optimizer: Any, variable: Any) -> bool:
         type(optimizer).__name__ in _BY_ELEMENT
         and optimizer.clipnorm is None
         and variable.constraint is None
-        and len(variable.shape) > 1
+        and len(variable.shape) > 0
         and all(slot.shape == variable.shape for slot in slots(optimizer, variable))
     )
 
 
-def apply_in_rows(optimizer: Any, gradient: Any, variable: Any, rows: int, *, ticks: bool) -> None:
-    """Update one variable in place, some rows at a time, so that temporaries are of the size of these rows."""
+def apply_in_rows(optimizer: Any, gradient: Any, variable: Any, rows: Any, done: Any, *, ticks: bool) -> None:
+    """Update one variable in place, some rows at a time, so that temporaries are of the size of these rows.
+
+    It begins with the row that the variable `done` tells, and counts there: called again after a failure, it goes on.
+    """
     targets = [variable, *slots(optimizer, variable)]
     handles = [target._value.handle for target in targets]
     count = variable.shape[0]
@@ -141,16 +144,21 @@ def apply_in_rows(optimizer: Any, gradient: Any, variable: Any, rows: int, *, ti
         now = [tf.raw_ops.ResourceGather(resource=handle, indices=places, dtype=variable.dtype) for handle in handles]
         known = dict(zip((id(target) for target in targets), now, strict=True))
         new = _computed(optimizer, [_rows_of(gradient, start, stop)], [variable], targets, known)
-        with tf.control_dependencies(new):
-            for handle, value in zip(handles, new, strict=True):
+        with tf.control_dependencies(new):  # whatever can fail has been done when the first of them is written
+            writes = [
                 tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=places, updates=value)
+                for handle, value in zip(handles, new, strict=True)
+            ]
+        with tf.control_dependencies(writes):
+            done.assign(stop, read_value=False)
         return stop
 
-    end = tf.while_loop(more, body, [tf.constant(0)], parallel_iterations=1)
+    end = tf.while_loop(more, body, [done.read_value()], parallel_iterations=1)
     with tf.control_dependencies([tf.identity(end)]):
         for handle in handles:
             # Writing rows has had every read be a copy. From here on reads share the buffer again.
             tf.raw_ops.DisableCopyOnRead(resource=handle)
+        done.assign(0, read_value=False)
         if ticks:
             optimizer._iterations.assign_add(1)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fitroom.oom import Exhaustion
 from fitroom.steps import graph_seams, mixing, probe, slicing
 from fitroom.steps.compiled import Compiled, any_batch
 from fitroom.steps.held import as_tensor, is_tensor
@@ -271,6 +272,9 @@ class OwnStep(Step):
 
     def tighten(self) -> bool:
         return sum(update.tighten() for update in self._updates.values()) > 0
+
+    def survived(self) -> list[Exhaustion]:
+        return [found for update in self._updates.values() for found in update.take_survived()]
 
     def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
         if not self.trains or self.eager:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, Protocol
 
 from fitroom.errors import UsageError
+from fitroom.oom import Exhaustion
 from fitroom.steps import slicing
 from fitroom.steps.mixing import Obstacle
 from fitroom.steps.recomputation import Chooser, Saving
@@ -61,6 +62,10 @@ class Step(Protocol):
 
     def tighten(self) -> bool:
         """After an update that ran out: take less for it from now on. False where nothing is left to save."""
+
+    def survived(self) -> list[Exhaustion]:
+        """The failures in updates that it got over by itself, since it was last asked."""
+        return []
 
     def recompute(self, data: Any, like: Any, choose: Chooser, samples: int | None = None) -> Saving | None:
         """Compute activations again on the way back from now on, chosen for batches of this many `samples` (those of

@@ -77,7 +77,9 @@ class GuardedStep:
             found: oom.Exhaustion | None = None
             try:
                 with keras_seams.guarded_step():
-                    return self._attempt(data, like, sizes)
+                    result = self._attempt(data, like, sizes)
+                self._tell_survived(self.step.samples(data))
+                return result
             except BaseException as error:
                 found = oom.from_exception(error) if isinstance(error, Exception) else None
                 if found is None or not found.is_memory or isinstance(error, DoesNotFit):
@@ -227,6 +229,13 @@ class GuardedStep:
             told |= {"parts": saving.parts, "time_factor": round(remedy.time_factor, 2), "exact": remedy.exact}
             self.tell("rung", remedy=remedy.name, **told)
         return saving
+
+    def _tell_survived(self, samples: int) -> None:
+        """Tell of what ran out in an update that went on by itself."""
+        for found in self.step.survived():
+            told: dict[str, Scalar] = {"phase": "update", "samples": samples, "wanted_bytes": found.wanted_bytes}
+            self.tell("oom", **told, evidence=found.evidence)
+            self.tell("leaner_update")
 
     def _tell_rung(self, data: Any, sizes: Sizes) -> None:
         """Tell of the size in force, once it is known and new, and remember it for the next run."""
