@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import signal
 from typing import Any
@@ -183,6 +184,42 @@ def test_an_update_that_has_begun_and_cannot_end_is_never_made_again(monkeypatch
         model.train_on_batch(MODELS["cnn_layer_norm"][1][:8], LABELS[:8])
     assert fault.strikes == 4
     assert [event.kind for event in events(model)] == []
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_rows_that_were_done_are_not_done_again(
+    optimizer: str, is_sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN an update of 16 parts, of which some fail, once or several times, and a small variable after it
+    monkeypatch.setattr("fitroom.steps.update.LARGE", 1024)
+    monkeypatch.setattr("fitroom.steps.update.ROWS", 256)
+    values = [np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in ((256, 4), (5,))]
+    gradients = [tf.constant(value[::-1] * 0.5) for value in values]
+    if is_sparse:
+        gradients[0] = tf.IndexedSlices(
+            gradients[0][:90], tf.constant([*range(40), *range(50)]) * 5, tf.constant((256, 4))
+        )
+    found = []
+    fault = Fault(at_calls={3, 4, 6, 22, 36})
+    for is_ours in (True, False):
+        variables = [keras.Variable(value) for value in values]
+        chosen = OPTIMIZERS[optimizer]()
+        chosen.build(variables)
+        plain = tf.function(functools.partial(chosen.apply, gradients, variables), autograph=False)
+        if is_ours:
+            faults.faulty_update(chosen, 0, fault)
+            update = Update(chosen, variables, tf.distribute.get_strategy())
+        # WHEN it is made twice, by us and by Keras
+        for _ in range(2):
+            update(list(gradients)) if is_ours else plain()
+        found.append([one.numpy() for one in (*variables, *chosen.variables)])
+    # THEN nothing was done twice or left out
+    assert fault.strikes == 5
+    assert fault.calls == 2 * 16 + 5
+    assert len(update.take_survived()) == 5
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("name", ["cnn_layer_norm", "lstm"])

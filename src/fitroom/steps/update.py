@@ -17,6 +17,7 @@ took as long as the rest of the step where weights are many.) Otherwise it is ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ LARGE = 4 * MIB
 ROWS, ROWS_ON_GPU = 2 * MIB, 16 * MIB
 FEWER_ROWS = MIB // 2  # where memory is short
 KEEP_ON_DEVICE = 16 * MIB
+_AT_ONCE = 64  # elements; a multiple of what any kernel takes
 _TRIES = 3  # at the same rows, before an update that has begun is given up
 
 
@@ -242,6 +244,10 @@ class _Rows(_Unit):
         with tf.device("CPU"):
             self._done = tf.Variable(0, trainable=False)
         self._row = max(1, bytes_of(variable) // int(variable.shape[0]))
+        elements = int(np.prod(variable.shape[1:]))
+        # Kernels take several elements at once, and may round what is left over otherwise (a reciprocal root): cut
+        # where a whole number of them ends, so that the same elements are left over as without cuts.
+        self._together = _AT_ONCE // math.gcd(_AT_ONCE, elements)
         self._bytes = ROWS_ON_GPU if "GPU" in variable.value.device else ROWS
         self._apply = Compiled(
             lambda gradient, rows: optimizer_seams.apply_in_rows(
@@ -255,7 +261,8 @@ class _Rows(_Unit):
         return self._state
 
     def run(self, gradients: list[Any]) -> None:
-        self._apply(gradients[self.index], tf.constant(max(1, self._bytes // self._row)))
+        times = max(1, self._bytes // self._row // self._together)
+        self._apply(gradients[self.index], tf.constant(times * self._together))
         gradients[self.index] = None
 
     def progress(self) -> int:
