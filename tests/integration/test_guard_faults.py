@@ -194,6 +194,7 @@ def test_rows_that_were_done_are_not_done_again(
     # GIVEN an update of 16 parts, of which some fail, once or several times, and a small variable after it
     monkeypatch.setattr("fitroom.steps.update.LARGE", 1024)
     monkeypatch.setattr("fitroom.steps.update.ROWS", 256)
+    monkeypatch.setattr("fitroom.steps.update.KEEP_ON_DEVICE", 1024)
     values = [np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in ((256, 4), (5,))]
     gradients = [tf.constant(value[::-1] * 0.5) for value in values]
     if is_sparse:
@@ -232,6 +233,7 @@ def test_an_update_that_runs_out_goes_on_in_rows_with_the_same_result(
     monkeypatch.setattr("fitroom.steps.update.LARGE", 1)
     monkeypatch.setattr("fitroom.steps.update.ROWS", 64)
     monkeypatch.setattr("fitroom.steps.update.FEWER_ROWS", 32)
+    monkeypatch.setattr("fitroom.steps.update.KEEP_ON_DEVICE", 0)
     fault = Fault(at_calls=calls)
     model = fitroom.guard(make(name, optimizer, fault, "update"))
     left = watch_rollbacks(model, monkeypatch)

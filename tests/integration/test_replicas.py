@@ -25,9 +25,9 @@ from tests.replica_cases import own as make_own
 pytestmark = pytest.mark.timeout(240)  # replicas that wait for each other for ever would hang
 
 
-def long(value: Any) -> Any:
+def long(*values: Any) -> Any:
     """A case that takes its time, and is like another one: for `make chaos`."""
-    return pytest.param(value, marks=pytest.mark.chaos)
+    return pytest.param(*values, marks=pytest.mark.chaos)
 
 
 def trained(model: Any, name: str, plan: str | None = None, epochs: int = 2, **options: Any) -> Any:
@@ -221,6 +221,39 @@ def test_a_function_that_runs_on_every_replica(reduced: bool) -> None:
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "plan", "calls"),
+    [
+        ("lstm", "adam", "plain", ()),
+        ("cnn_batch_norm", "momentum", "plain", {3, 4, 7}),
+        long("lstm", "momentum", "plain", {2, 11}),
+        long("transformer", "adam", "plain", {3, 5}),
+        long("cnn_layer_norm", "adam", "micro_batch=3", {3, 4}),
+    ],
+)
+def test_many_weights_are_updated_replica_by_replica_to_the_same_bits(
+    name: str, optimizer: str, plan: str, calls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN variables that count as many and large, and faults in the update of one of them
+    for setting, value in (("LARGE", 100), ("ROWS", 256), ("FEWER_ROWS", 128), ("KEEP_ON_DEVICE", 0)):
+        monkeypatch.setattr(f"fitroom.steps.update.{setting}", value)
+    whole = plan == "plain"
+    plain = trained(make(name, optimizer, still=not whole), name)
+    fault = Fault(at_calls=calls)
+    fault.armed = False
+    guarded = fitroom.guard(make(name, optimizer, fault, "update", still=not whole), plan=plan)
+    fault.armed = True
+    # WHEN it is trained
+    trained(guarded, name)
+    # THEN it went on each time, and every replica has what plain training has
+    assert fault.strikes == len(calls)
+    assert [event.kind for event in events(guarded)].count("oom") == len(calls)
+    if whole:
+        assert cases.changed(everywhere(plain), everywhere(guarded)) == []
+    else:
+        assert apart(plain, guarded) < 1e-4
 
 
 @pytest.mark.parametrize(

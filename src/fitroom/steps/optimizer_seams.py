@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from fitroom.steps.graph_seams import written_variables
 from fitroom.steps.replacing import instead
+from fitroom.steps.state import native
 
 __all__ = [
     "apply_in_rows",
@@ -35,6 +36,8 @@ _BY_ELEMENT = ("SGD", "Adam", "AdamW", "Adamax", "RMSprop", "Adagrad", "Adadelta
 
 def is_separable(optimizer: Any, strategy: Any) -> bool:
     """Whether variables can be updated one by one with the same result as all at once."""
+    if tf.distribute.has_strategy() or (strategy is not tf.distribute.get_strategy() and not _adds_up(optimizer)):
+        return False
     kind = type(optimizer)
     return (
         kind.__name__ in _SEPARABLE
@@ -43,10 +46,14 @@ def is_separable(optimizer: Any, strategy: Any) -> bool:
         and not optimizer.gradient_accumulation_steps
         and not optimizer.use_ema
         and not optimizer.global_clipnorm
-        and not tf.distribute.has_strategy()
-        and strategy is tf.distribute.get_strategy()
         and not any(getattr(v, "overwrite_with_gradient", False) for v in optimizer._trainable_variables)
     )
+
+
+def _adds_up(optimizer: Any) -> bool:
+    """Whether nothing is done to a replica's gradients before they are added up."""
+    changes = (optimizer.clipnorm, optimizer.clipvalue, optimizer.loss_scale_factor)
+    return not any(changes)
 
 
 def warn_of_missing_gradients(optimizer: Any, gradients: list[Any], variables: list[Any]) -> None:
@@ -78,21 +85,21 @@ def apply_in_sequence(optimizer: Any, gradient: Any, variable: Any, *, ticks: bo
         def after(operation: Any) -> None:
             stack.enter_context(tf.control_dependencies([operation]))
 
-        def native(target: Any) -> Any:
+        def plain(target: Any) -> Any:
             return target._value if isinstance(target, keras.Variable) else target
 
         def assign(target: Any, value: Any) -> None:
-            target, value = native(target), tf.cast(value, target.dtype)
+            target, value = plain(target), tf.cast(value, target.dtype)
             sparse = isinstance(value, tf.IndexedSlices)
             after(target.scatter_update(value) if sparse else target.assign(value, read_value=False))
 
         def assign_add(target: Any, value: Any) -> None:
-            target, value = native(target), tf.cast(value, target.dtype)
+            target, value = plain(target), tf.cast(value, target.dtype)
             sparse = isinstance(value, tf.IndexedSlices)
             after(target.scatter_add(value) if sparse else target.assign_add(value, read_value=False))
 
         def assign_sub(target: Any, value: Any) -> None:
-            target, value = native(target), tf.cast(value, target.dtype)
+            target, value = plain(target), tf.cast(value, target.dtype)
             sparse = isinstance(value, tf.IndexedSlices)
             after(target.scatter_sub(value) if sparse else target.assign_sub(value, read_value=False))
 
@@ -103,15 +110,24 @@ def apply_in_sequence(optimizer: Any, gradient: Any, variable: Any, *, ticks: bo
             optimizer._iterations.assign_sub(1)
 
 
-def apply_then_commit(optimizer: Any, gradients: list[Any], variables: list[Any], *, ticks: bool) -> None:
+def apply_then_commit(
+    optimizer: Any, gradients: list[Any], variables: list[Any], *, ticks: bool, replica: int = 0
+) -> None:
     """Compute every new value of some variables and their slots, and only then put them in place."""
     touched = [*variables, *(slot for variable in variables for slot in slots(optimizer, variable))]
-    touched += [optimizer._iterations] if ticks else []
-    new = _computed(optimizer, gradients, variables, touched, {})
-    changed = [(target, value) for target, value in zip(touched, new, strict=True) if value is not None]
+    own = [native([target])[replica] for target in touched]
+    known = {id(target): one.read_value() for target, one in zip(touched, own, strict=True)}
+    *new, count = _computed(optimizer, gradients, variables, [*touched, optimizer._iterations], known)
+    changed = [
+        (one, value)
+        for target, one, value in zip(touched, own, new, strict=True)
+        if value is not known[id(target)]  # left alone
+    ]
     with tf.control_dependencies([value for _, value in changed]):
-        for target, value in changed:
-            target._value.assign(value, read_value=False)
+        for one, value in changed:
+            one.assign(value, read_value=False)
+        for counter in native([optimizer._iterations]) if ticks else ():
+            counter.assign(count, read_value=False)
 
 
 def can_apply_in_rows(optimizer: Any, variable: Any) -> bool:
@@ -125,13 +141,15 @@ def can_apply_in_rows(optimizer: Any, variable: Any) -> bool:
     )
 
 
-def apply_in_rows(optimizer: Any, gradient: Any, variable: Any, rows: Any, done: Any, *, ticks: bool) -> None:
+def apply_in_rows(
+    optimizer: Any, gradient: Any, variable: Any, rows: Any, done: Any, *, ticks: bool, replica: int = 0
+) -> None:
     """Update one variable in place, some rows at a time, so that temporaries are of the size of these rows.
 
     It begins with the row that the variable `done` tells, and counts there: called again after a failure, it goes on.
     """
     targets = [variable, *slots(optimizer, variable)]
-    handles = [target._value.handle for target in targets]
+    handles = [native([target])[replica].handle for target in targets]
     count = variable.shape[0]
 
     def more(start: Any) -> Any:
@@ -159,8 +177,8 @@ def apply_in_rows(optimizer: Any, gradient: Any, variable: Any, rows: Any, done:
             # Writing rows has had every read be a copy. From here on reads share the buffer again.
             tf.raw_ops.DisableCopyOnRead(resource=handle)
         done.assign(0, read_value=False)
-        if ticks:
-            optimizer._iterations.assign_add(1)
+        for counter in native([optimizer._iterations]) if ticks else ():
+            counter.assign_add(tf.ones([], counter.dtype), read_value=False)
 
 
 def _rows_of(gradient: Any, start: Any, stop: Any) -> Any:

@@ -7,12 +7,14 @@ update is made in units, the most demanding first, each gradient let go as it is
                        do that, as a whole, its temporaries one after the other
     the small ones     together, computed first and then put in place: that part cannot fail half-way
     anything else      optimizers that look at all variables at once (global clipping, averages, loss scaling, own
-                       accumulation) and strategies: the whole of `apply` in one unit
+                       accumulation): the whole of `apply` in one unit
 
-Where every unit knows how far it is, nothing is copied: an update that has begun goes on after a failure, from the
-rows at which it failed, and one that has not begun has changed nothing. (Keeping what is about to change, on the host,
-took as long as the rest of the step where weights are many.) Otherwise it is kept until the last unit is through
-(`Keeper`), and put back where one fails.
+Under a strategy the replicas' gradients are added up first, and every replica's variables are units of their own.
+
+Where weights are few, what is about to change is kept until the last unit is through (`Keeper`), and put back where
+one fails. Where they are many, keeping them takes as long as the rest of the step. There every unit knows how far it
+is: an update that has begun goes on after a failure, from the rows at which it failed, and one that has not begun has
+changed nothing. Only what is applied in one unit is kept whatever it takes.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import tensorflow as tf
 
 from fitroom import oom
 from fitroom.errors import HalfUpdated
-from fitroom.steps import optimizer_seams
+from fitroom.steps import optimizer_seams, replicas
 from fitroom.steps.compiled import Compiled
 from fitroom.steps.state import State, bytes_of, native
 from fitroom.units import MIB
@@ -53,6 +55,9 @@ class Update:
         self._units: list[_Unit] | None = None
         self._options = {"jit_compile": jit_compile, "eager": eager}
         self._strategy = strategy
+        self._added_up: Compiled | None = None
+        self._goes_on = False
+        self._is_tighter = False
 
     @classmethod
     def of(cls, model: Any, variables: list[Any]) -> Update:
@@ -64,9 +69,10 @@ class Update:
         """Apply `gradients`, or raise and change nothing. They are used up either way."""
         if self._units is None:
             self._units = self._make_units(gradients)
-        if all(unit.can_go_on for unit in self._units):
+        if self._goes_on:
+            shares = self._shares(gradients)
             for number, unit in enumerate(self._units):
-                self._go_on(unit, gradients, has_begun=number > 0)
+                self._go_on(unit, shares[unit.replica], has_begun=number > 0)
         else:
             self._all_or_nothing(self._units, gradients)
 
@@ -90,7 +96,15 @@ class Update:
                     ) from None
             before = now
             self._survived.append(found)
-            unit.tighten()
+            self._is_tighter |= unit.tighten()
+
+    def _shares(self, gradients: list[Any]) -> list[list[Any]]:
+        """What every replica's variables are updated with. The gradients are used up."""
+        if self._added_up is None:
+            return [gradients]
+        added_up = self._added_up(gradients)
+        gradients.clear()
+        return replicas.parts(added_up, self._strategy.num_replicas_in_sync)
 
     def _all_or_nothing(self, units: Sequence[_Unit], gradients: list[Any]) -> None:
         keeper = Keeper()
@@ -111,28 +125,52 @@ class Update:
         return found
 
     def tighten(self) -> bool:
-        """Take less memory from now on, at some cost in time. False where there is nothing left to save."""
-        return sum(unit.tighten() for unit in self._units or []) > 0
+        """Take less memory from now on, at some cost in time. False where nothing was left to save."""
+        tightened, self._is_tighter = self._is_tighter, False
+        return sum(unit.tighten() for unit in self._units or []) > 0 or tightened
 
     def _make_units(self, gradients: list[Any]) -> list[_Unit]:
         places = [index for index, gradient in enumerate(gradients) if gradient is not None]
         simple = not self._options["eager"] and not self._options["jit_compile"]
-        if not (simple and optimizer_seams.is_separable(self.optimizer, self._strategy)):
-            return [_Whole(self.optimizer, self.variables, self._strategy, self._options)]
-        optimizer_seams.warn_of_missing_gradients(self.optimizer, gradients, self.variables)
-        sizes = {index: bytes_of(self.variables[index]) for index in places}
-        large = sorted((index for index in places if sizes[index] >= LARGE), key=lambda index: -sizes[index])
-        small = [index for index in places if sizes[index] < LARGE]
-        units: list[_Unit] = [self._large(index) for index in large]
-        units += [_Small(self.optimizer, self.variables, group) for group in _grouped(small, sizes)]
+        units: list[_Unit] = []
+        if simple and optimizer_seams.is_separable(self.optimizer, self._strategy):
+            units = self._separate(places)
+            is_much = sum(unit.state(gradients).bytes for unit in units) > KEEP_ON_DEVICE
+            self._goes_on = is_much and all(unit.can_go_on for unit in units)
+            if self._strategy is not tf.distribute.get_strategy():
+                units = units if self._goes_on else []
+                self._added_up = Compiled(self._add_up) if units else None
         if not units:
             return [_Whole(self.optimizer, self.variables, self._strategy, self._options)]
+        optimizer_seams.warn_of_missing_gradients(self.optimizer, gradients, self.variables)
         units[-1].ticks = True
         return units
 
-    def _large(self, index: int) -> _Unit:
-        by_rows = optimizer_seams.can_apply_in_rows(self.optimizer, self.variables[index])
-        return (_Rows if by_rows else _Large)(self.optimizer, self.variables, index)
+    def _separate(self, places: list[int]) -> list[_Unit]:
+        sizes = {index: bytes_of(self.variables[index]) for index in places}
+        large = sorted((index for index in places if sizes[index] >= LARGE), key=lambda index: -sizes[index])
+        small = [index for index in places if sizes[index] < LARGE]
+        everywhere = range(self._strategy.num_replicas_in_sync)
+        units = [self._large(index, replica) for index in large for replica in everywhere]
+        groups = _grouped(small, sizes)
+        return units + [_Small(self.optimizer, self.variables, group, one) for group in groups for one in everywhere]
+
+    def _large(self, index: int, replica: int) -> _Unit:
+        if optimizer_seams.can_apply_in_rows(self.optimizer, self.variables[index]):
+            return _Rows(self.optimizer, self.variables, index, replica)
+        return _Large(self.optimizer, self.variables, index)
+
+    def _add_up(self, gradients: list[Any]) -> list[Any]:
+        """Every replica's gradients as the sum of all, as Keras' own `apply` adds them up."""
+
+        def on_replica(given: list[Any]) -> list[Any]:
+            # It asks each gradient for its device; an argument has none, its identity has.
+            present = [tf.identity(one) for one in given if one is not None]
+            context = tf.distribute.get_replica_context()
+            added_up = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present))
+            return [None if one is None else next(added_up) for one in given]
+
+        return list(self._strategy.run(on_replica, args=(gradients,)))
 
 
 class _Unit:
@@ -142,11 +180,13 @@ class _Unit:
         ticks: whether it also counts the update, which the last one does.
         is_atomic: it changes nothing where it fails.
         can_go_on: where it fails, running it again does what is left.
+        replica: whose variables it changes; where it cannot go on, all replicas'.
     """
 
     is_atomic = False
     can_go_on = False
     ticks = False
+    replica = 0
 
     def state(self, gradients: list[Any]) -> State:
         """What it is about to change."""
@@ -234,13 +274,14 @@ class _Large(_Unit):
 
 
 class _Rows(_Unit):
-    """One large variable and its slots, some rows at a time."""
+    """One large variable and its slots on one replica, some rows at a time."""
 
     can_go_on = True
 
-    def __init__(self, optimizer: Any, variables: list[Any], index: int) -> None:
-        self.index = index
+    def __init__(self, optimizer: Any, variables: list[Any], index: int, replica: int) -> None:
+        self.index, self.replica = index, replica
         variable = variables[index]
+        device = native([variable])[replica].device
         with tf.device("CPU"):
             self._done = tf.Variable(0, trainable=False)
         self._row = max(1, bytes_of(variable) // int(variable.shape[0]))
@@ -248,12 +289,15 @@ class _Rows(_Unit):
         # Kernels take several elements at once, and may round what is left over otherwise (a reciprocal root): cut
         # where a whole number of them ends, so that the same elements are left over as without cuts.
         self._together = _AT_ONCE // math.gcd(_AT_ONCE, elements)
-        self._bytes = ROWS_ON_GPU if "GPU" in variable.value.device else ROWS
-        self._apply = Compiled(
-            lambda gradient, rows: optimizer_seams.apply_in_rows(
-                optimizer, gradient, variable, rows, self._done, ticks=self.ticks
-            )
-        )
+        self._bytes = ROWS_ON_GPU if "GPU" in device else ROWS
+
+        def apply(gradient: Any, rows: Any) -> None:
+            with tf.device(device):
+                optimizer_seams.apply_in_rows(
+                    optimizer, gradient, variable, rows, self._done, ticks=self.ticks, replica=replica
+                )
+
+        self._apply = Compiled(apply)
         own = [variable, *optimizer_seams.slots(optimizer, variable), optimizer.iterations]
         self._state = State([*native(own), self._done])
 
@@ -275,15 +319,21 @@ class _Rows(_Unit):
 
 
 class _Small(_Unit):
-    """Several small variables: new values first, all of them, and only then put in place."""
+    """Several small variables on one replica: new values first, all of them, and only then put in place."""
 
     is_atomic = True
     can_go_on = True
 
-    def __init__(self, optimizer: Any, variables: list[Any], places: list[int]) -> None:
-        self.places = places
+    def __init__(self, optimizer: Any, variables: list[Any], places: list[int], replica: int) -> None:
+        self.places, self.replica = places, replica
         own = [variables[index] for index in places]
-        self._apply = Compiled(lambda given: optimizer_seams.apply_then_commit(optimizer, given, own, ticks=self.ticks))
+        device = native(own[:1])[replica].device
+
+        def apply(gradients: list[Any]) -> None:
+            with tf.device(device):
+                optimizer_seams.apply_then_commit(optimizer, gradients, own, ticks=self.ticks, replica=replica)
+
+        self._apply = Compiled(apply)
         slots = [slot for variable in own for slot in optimizer_seams.slots(optimizer, variable)]
         self._state = State(native([*own, *slots, optimizer.iterations]))
 

@@ -232,9 +232,11 @@ class GuardedStep:
 
     def _tell_survived(self, samples: int) -> None:
         """Tell of what ran out in an update that went on by itself."""
-        for found in self.step.survived():
+        survived = self.step.survived()
+        for found in survived:
             told: dict[str, Scalar] = {"phase": "update", "samples": samples, "wanted_bytes": found.wanted_bytes}
             self.tell("oom", **told, evidence=found.evidence)
+        if survived and self.step.tighten():
             self.tell("leaner_update")
 
     def _tell_rung(self, data: Any, sizes: Sizes) -> None:
