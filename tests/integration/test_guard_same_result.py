@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import layers as kl
 
 import fitroom
-from fitroom.steps import update
+from fitroom.steps import update, update_units
 from tests.guard_cases import BATCH, IMAGES, LABELS, MODELS, TOKENS, changed, compiled, furthest, make, state
 
 O = keras.optimizers  # noqa: E741
@@ -101,7 +101,8 @@ def test_every_optimizer_gives_the_same_bits(name: str) -> None:
 )
 def test_large_variables_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "LARGE", 100)
-    monkeypatch.setattr(update, "ROWS", 256)  # several times for each variable
+    monkeypatch.setattr(update, "KEEP_ON_DEVICE", 0)
+    monkeypatch.setattr(update_units, "ROWS", 256)  # several times for each variable
     compare(lambda: dense(OPTIMIZERS[name]()))
     compare(lambda: compiled(MODELS["lstm"][0](), OPTIMIZERS[name]()), x=TOKENS)
 

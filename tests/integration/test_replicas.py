@@ -237,8 +237,8 @@ def test_many_weights_are_updated_replica_by_replica_to_the_same_bits(
     name: str, optimizer: str, plan: str, calls: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # GIVEN variables that count as many and large, and faults in the update of one of them
-    for setting, value in (("LARGE", 100), ("ROWS", 256), ("FEWER_ROWS", 128), ("KEEP_ON_DEVICE", 0)):
-        monkeypatch.setattr(f"fitroom.steps.update.{setting}", value)
+    for setting, value in (("update.LARGE", 100), ("update.KEEP_ON_DEVICE", 0), ("update_units.ROWS", 256)):
+        monkeypatch.setattr(f"fitroom.steps.{setting}", value)
     whole = plan == "plain"
     plain = trained(make(name, optimizer, still=not whole), name)
     fault = Fault(at_calls=calls)

@@ -13,7 +13,7 @@ from fitroom.leaks.sizes import Size
 from fitroom.leaks.trends import Trend
 
 _LEAST = 3  # looks between which something has to grow
-_MODELS = ("model", "compiled")
+_WRAPPED = ("model", "compiled", "program", "function")  # the guard makes functions for each of them
 _OURS = 0.25  # of what the user's line made: what fitroom made meanwhile may be what is left behind
 
 
@@ -155,12 +155,13 @@ class Facts:
     def may_be_ours(self, times: int, *, kind: str = "") -> bool:
         """Whether fitroom made so much for itself that what came need not be of what a line of the user's made.
 
-        With each model the guard makes functions, in the place of those that Keras would make: they are the model's.
+        With each model, and each function that trains, the guard makes functions, in the place of those that there
+        would be: they are the model's, or the function's.
         """
         if not self.looks:
             return False
         made = self.looks[-1].ours - self.looks[0].ours
-        return sum(made.values()) - (made["function"] if kind in _MODELS else 0) > _OURS * times
+        return sum(made.values()) - (made["function"] if kind in _WRAPPED else 0) > _OURS * times
 
     def turns_of(self, kind: str) -> int:
         """How often something of a kind happened since the first look."""

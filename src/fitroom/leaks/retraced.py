@@ -25,7 +25,7 @@ def find(facts: Facts) -> Iterator[Leak]:
         and facts.still(counts)
         and traced.traces >= OFTEN
         and (times := counts[-1] - counts[0])
-        and not facts.may_be_ours(times)
+        and not facts.may_be_ours(times, kind="function")
     ]
     for times, traced in sorted(found, key=lambda one: -one[0])[:1]:
         if is_much(rise, times):

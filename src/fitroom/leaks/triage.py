@@ -64,7 +64,7 @@ class Triage:
         """Take facts: tell of what is new, and take back what has stopped."""
         found: dict[_Key, tuple[Leak, float]] = {}
         window = facts.looks[-1].seconds - facts.looks[0].seconds
-        for leak in _found(facts):
+        for leak in self._without_effects(_found(facts)):
             own = leak.grown / window if window > 0 else 0.0
             left = _seconds_left(leak, own, facts.trends, reader)
             if left is not None and left <= _HORIZON:
@@ -82,6 +82,12 @@ class Triage:
                 self._say(leak)
             else:
                 self._say_again(leak, leak.seconds_left or 0.0)
+
+    def _without_effects(self, found: list[Leak]) -> list[Leak]:
+        """What cycles hold is freed all at once when it is collected; that malloc keeps it for a while is no leak."""
+        causes = {leak.cause for leak in (*found, *self._known.values())}
+        is_effect = Cause.REFERENCE_CYCLES in causes
+        return [leak for leak in found if not (is_effect and leak.cause is Cause.MALLOC_RETENTION)]
 
     def _say(self, leak: Leak) -> None:
         self._told[leak.key] = leak, time.monotonic()

@@ -44,11 +44,19 @@ class Accumulators:
         return self._state.variables
 
     def clear(self) -> None:
-        """Empty them."""
+        """Have them be zero."""
+        self.release()  # there may be no room for what they hold and for zeros at once
         for variable in self.variables:
             with tf.device(variable.device):
                 zeros = tf.zeros(variable.shape, variable.dtype)
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros)
+
+    def release(self) -> None:
+        """Give back the memory that they take, until they are cleared."""
+        for variable in self.variables:
+            with tf.device(variable.device):
+                nothing = tf.zeros([0], variable.dtype)
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=nothing, validate_shape=False)
 
     def add(self, gradients: Sequence[Any], share: Any = None, replica: int = 0) -> list[Any]:
         """Add a slice's gradients on a replica, each times `share`; returns the sparse ones, weighed."""
@@ -62,8 +70,12 @@ class Accumulators:
         return sparse
 
     def total(self, sparse: list[list[Any]]) -> list[Any]:
-        """The whole batch's gradients, with every slice's sparse ones; each replica's, where there are several."""
+        """The whole batch's gradients, with every slice's sparse ones; each replica's, where there are several.
+
+        They are taken out: whoever has used one up can let it go.
+        """
         values = iter(self._state.read())
+        self.release()
         sources: dict[str, Iterator[Any]] = {
             "dense": (replicas.together([next(values) for _ in rooms]) for rooms in self._rooms if rooms is not None),
             "sparse": iter(replicas.each(lambda *slices: join(slices), *sparse)),

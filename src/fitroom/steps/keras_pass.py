@@ -103,10 +103,10 @@ class KerasPass:
             self._accumulators = Accumulators(self.variables, self.kinds)
         self._accumulators.clear()
 
-    def clear(self) -> None:
-        """Empty the accumulators."""
+    def release(self) -> None:
+        """Give back what the accumulators take: after a failure there may be no room for anything."""
         if self._accumulators is not None:
-            self._accumulators.clear()
+            self._accumulators.release()
 
     def trace_slice(self, part: Any, total_samples: Any) -> None:
         """Trace what a slice like `part` runs, so that `state` knows what it writes."""

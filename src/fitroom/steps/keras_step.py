@@ -93,7 +93,7 @@ class KerasStep(Step):
             state, values = self._before
             state.write(values)
             self._before = None
-        self.passes.clear()
+        self.passes.release()
 
     def tighten(self) -> bool:
         return self._update is not None and self._update.tighten()

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from fitroom.steps.graph_seams import written_variables
 from fitroom.steps.replacing import instead
@@ -17,8 +18,11 @@ __all__ = [
     "apply_in_sequence",
     "apply_then_commit",
     "can_apply_in_rows",
+    "is_one_write",
     "is_separable",
+    "share_reads",
     "slots",
+    "tick",
     "trained_variables",
     "warn_of_missing_gradients",
     "written_variables",
@@ -32,6 +36,9 @@ _SEPARABLE = (
 
 # And of these, no element's update looks at another element.
 _BY_ELEMENT = ("SGD", "Adam", "AdamW", "Adamax", "RMSprop", "Adagrad", "Adadelta", "Ftrl", "Lion")
+
+
+_NO_SLOTS = ("_trainable_variables", "_variables")
 
 
 def is_separable(optimizer: Any, strategy: Any) -> bool:
@@ -73,7 +80,7 @@ def slots(optimizer: Any, variable: Any) -> list[Any]:
     found = []
     for name, value in vars(optimizer).items():
         is_aligned = isinstance(value, list) and len(value) == count
-        if is_aligned and name != "_trainable_variables" and isinstance(value[index], keras.Variable):
+        if is_aligned and name not in _NO_SLOTS and isinstance(value[index], keras.Variable):
             found.append(value[index])
     return found
 
@@ -130,20 +137,29 @@ def apply_then_commit(
             counter.assign(count, read_value=False)
 
 
-def can_apply_in_rows(optimizer: Any, variable: Any) -> bool:
-    """Whether some rows of a variable can be updated without the others."""
+def can_apply_in_rows(optimizer: Any, variable: Any, replicas: int) -> bool:
+    """Whether some rows of a variable can be updated without the others, on each of so many replicas."""
+    own = native([variable])
+    # Deterministic, a GPU's scattered writes go through the host, all of the variable each time.
+    is_slow = config.is_op_determinism_enabled() and any("GPU" in one.device for one in own)
     return (
         type(optimizer).__name__ in _BY_ELEMENT
+        and isinstance(variable, keras.Variable)
         and optimizer.clipnorm is None
         and variable.constraint is None
         and len(variable.shape) > 0
+        and len(own) == replicas
+        and not is_slow
         and all(slot.shape == variable.shape for slot in slots(optimizer, variable))
     )
 
 
-def apply_in_rows(
-    optimizer: Any, gradient: Any, variable: Any, rows: Any, done: Any, *, ticks: bool, replica: int = 0
-) -> None:
+def is_one_write(optimizer: Any, variable: Any) -> bool:
+    """Whether an update writes once, all that it writes."""
+    return not slots(optimizer, variable) and optimizer.weight_decay is None
+
+
+def apply_in_rows(optimizer: Any, gradient: Any, variable: Any, rows: Any, done: Any, replica: int = 0) -> None:
     """Update one variable in place, some rows at a time, so that temporaries are of the size of these rows.
 
     It begins with the row that the variable `done` tells, and counts there: called again after a failure, it goes on.
@@ -167,18 +183,29 @@ def apply_in_rows(
                 tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=places, updates=value)
                 for handle, value in zip(handles, new, strict=True)
             ]
-        with tf.control_dependencies(writes):
+        with tf.control_dependencies(writes), tf.device(done.device):
             done.assign(stop, read_value=False)
         return stop
 
-    end = tf.while_loop(more, body, [done.read_value()], parallel_iterations=1)
+    with tf.device(done.device):
+        begin = done.read_value()
+    end = tf.while_loop(more, body, [begin], parallel_iterations=1)
     with tf.control_dependencies([tf.identity(end)]):
-        for handle in handles:
-            # Writing rows has had every read be a copy. From here on reads share the buffer again.
-            tf.raw_ops.DisableCopyOnRead(resource=handle)
-        done.assign(0, read_value=False)
-        for counter in native([optimizer._iterations]) if ticks else ():
-            counter.assign_add(tf.ones([], counter.dtype), read_value=False)
+        share_reads(handles)
+        with tf.device(done.device):
+            done.assign(0, read_value=False)
+
+
+def share_reads(handles: list[Any]) -> None:
+    """Have reads of these variables share their buffers again: writing rows has made each of them a copy."""
+    for handle in handles:
+        tf.raw_ops.DisableCopyOnRead(resource=handle)
+
+
+def tick(optimizer: Any) -> None:
+    """Count an update."""
+    for counter in native([optimizer._iterations]):
+        counter.assign_add(tf.ones([], counter.dtype), read_value=False)
 
 
 def _rows_of(gradient: Any, start: Any, stop: Any) -> Any:

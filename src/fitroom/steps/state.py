@@ -43,6 +43,7 @@ class State:
     def write(self, values: list[Any]) -> None:
         """Put `values` back."""
         for variable, value in zip(self.variables, values, strict=True):
+            tf.raw_ops.DisableCopyOnRead(resource=variable.handle)  # or it would be copied into new memory
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
     def refill(self, arrays: list[Any]) -> None:

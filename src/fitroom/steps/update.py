@@ -19,7 +19,6 @@ changed nothing. Only what is applied in one unit is kept whatever it takes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,15 +30,13 @@ from fitroom.errors import HalfUpdated
 from fitroom.steps import optimizer_seams, replicas
 from fitroom.steps.compiled import Compiled
 from fitroom.steps.state import State, bytes_of, native
+from fitroom.steps.update_units import Large, Rows, Small, Tick, Unit, Whole
 from fitroom.units import MIB
 
 LARGE = 4 * MIB
-# How much of a large variable is updated at a time. On a CPU, what fits its caches: 1.1 to 1.3 of the time of all at
-# once, where 0.5 MiB take 2.0 and 16 MiB 2.6. On a GPU each piece costs some launches.
-ROWS, ROWS_ON_GPU = 2 * MIB, 16 * MIB
-FEWER_ROWS = MIB // 2  # where memory is short
 KEEP_ON_DEVICE = 16 * MIB
-_AT_ONCE = 64  # elements; a multiple of what any kernel takes
+_TOGETHER = 4 * MIB  # of small variables at a time, where there are many
+_MOST_ROWS = 16 * MIB  # the least that can be taken at a time is more: another way is better
 _TRIES = 3  # at the same rows, before an update that has begun is given up
 
 
@@ -52,12 +49,14 @@ class Update:
         self.optimizer = optimizer
         self.variables = variables
         self._survived: list[oom.Exhaustion] = []
-        self._units: list[_Unit] | None = None
+        self._units: list[Unit] | None = None
         self._options = {"jit_compile": jit_compile, "eager": eager}
         self._strategy = strategy
         self._added_up: Compiled | None = None
         self._goes_on = False
+        self._is_traced = False
         self._is_tighter = False
+        self._was_given_up = False
 
     @classmethod
     def of(cls, model: Any, variables: list[Any]) -> Update:
@@ -66,18 +65,32 @@ class Update:
         return cls(model.optimizer, variables, model.distribute_strategy, **options)
 
     def __call__(self, gradients: list[Any]) -> None:
-        """Apply `gradients`, or raise and change nothing. They are used up either way."""
+        """Apply `gradients`, or raise and change nothing. They are used up."""
         if self._units is None:
             self._units = self._make_units(gradients)
         if self._goes_on:
-            shares = self._shares(gradients)
-            for number, unit in enumerate(self._units):
-                self._go_on(unit, shares[unit.replica], has_begun=number > 0)
+            self._by_parts(self._units, gradients)
         else:
             self._all_or_nothing(self._units, gradients)
 
-    def _go_on(self, unit: _Unit, gradients: list[Any], *, has_begun: bool) -> None:
-        """Carry a unit through: once anything has changed, there is no way back."""
+    def _by_parts(self, units: Sequence[Unit], gradients: list[Any]) -> None:
+        if self._was_given_up:
+            for unit in units:
+                unit.reset()
+            self._was_given_up = False
+        shares = self._shares(gradients)
+        if not self._is_traced:  # now: what fails here has changed nothing
+            for unit in units:
+                unit.trace(shares[unit.replica])
+            self._is_traced = True
+        if len(shares) > 1:  # on a second device, once the first is written, it would be too late
+            for replica in range(len(shares)):
+                max((unit for unit in units if unit.replica == replica), key=lambda unit: unit.need()).ask_for_room()
+        for number, unit in enumerate(units):
+            self._go_on(unit, shares[unit.replica], has_begun=number > 0)
+
+    def _go_on(self, unit: Unit, gradients: list[Any], *, has_begun: bool) -> None:
+        """Carry a unit through: once anything has changed, there is no way back. Where nothing has, it raises."""
         tries, before = 0, 0
         while True:
             try:
@@ -85,10 +98,12 @@ class Update:
                 return
             except Exception as error:
                 found, now = oom.from_exception(error), unit.progress()
+                unit.share_reads()
                 if not has_begun and not now:
                     raise
                 tries = tries + 1 if now == before else 1
                 if found is None or not found.is_memory or tries > _TRIES:
+                    self._was_given_up = True
                     raise HalfUpdated(
                         "An update failed half-way, and cannot be undone: some weights have changed and some have not",
                         received=f"{type(error).__name__}: {error}"[:400],
@@ -106,7 +121,7 @@ class Update:
         gradients.clear()
         return replicas.parts(added_up, self._strategy.num_replicas_in_sync)
 
-    def _all_or_nothing(self, units: Sequence[_Unit], gradients: list[Any]) -> None:
+    def _all_or_nothing(self, units: Sequence[Unit], gradients: list[Any]) -> None:
         keeper = Keeper()
         done = False
         try:
@@ -118,6 +133,8 @@ class Update:
         finally:
             if not done:
                 keeper.put_back()
+                for unit in units:
+                    unit.reset()
 
     def take_survived(self) -> list[oom.Exhaustion]:
         """The failures that it got over by itself, since this was last asked."""
@@ -129,36 +146,51 @@ class Update:
         tightened, self._is_tighter = self._is_tighter, False
         return sum(unit.tighten() for unit in self._units or []) > 0 or tightened
 
-    def _make_units(self, gradients: list[Any]) -> list[_Unit]:
+    def _make_units(self, gradients: list[Any]) -> list[Unit]:
         places = [index for index, gradient in enumerate(gradients) if gradient is not None]
         simple = not self._options["eager"] and not self._options["jit_compile"]
-        units: list[_Unit] = []
+        units: list[Unit] = []
         if simple and optimizer_seams.is_separable(self.optimizer, self._strategy):
+            alone = self._strategy is tf.distribute.get_strategy()
             units = self._separate(places)
             is_much = sum(unit.state(gradients).bytes for unit in units) > KEEP_ON_DEVICE
             self._goes_on = is_much and all(unit.can_go_on for unit in units)
-            if self._strategy is not tf.distribute.get_strategy():
+            if not alone:
                 units = units if self._goes_on else []
                 self._added_up = Compiled(self._add_up) if units else None
         if not units:
-            return [_Whole(self.optimizer, self.variables, self._strategy, self._options)]
+            return [Whole(self.optimizer, self.variables, self._strategy, self._options)]
         optimizer_seams.warn_of_missing_gradients(self.optimizer, gradients, self.variables)
-        units[-1].ticks = True
+        if self._goes_on:
+            units.sort(key=lambda unit: -unit.need())
+        if self._goes_on or isinstance(units[-1], Rows):
+            units.append(Tick(self.optimizer))
+        else:
+            units[-1].ticks = True
         return units
 
-    def _separate(self, places: list[int]) -> list[_Unit]:
+    def _separate(self, places: list[int]) -> list[Unit]:
+        """A unit for every part; none where a strategy has variables otherwise than one on each replica."""
+        count = self._strategy.num_replicas_in_sync
+        if any(len(native([self.variables[index]])) != count for index in places):
+            return []
         sizes = {index: bytes_of(self.variables[index]) for index in places}
         large = sorted((index for index in places if sizes[index] >= LARGE), key=lambda index: -sizes[index])
         small = [index for index in places if sizes[index] < LARGE]
-        everywhere = range(self._strategy.num_replicas_in_sync)
-        units = [self._large(index, replica) for index in large for replica in everywhere]
-        groups = _grouped(small, sizes)
-        return units + [_Small(self.optimizer, self.variables, group, one) for group in groups for one in everywhere]
+        is_much = sum(sizes.values()) > KEEP_ON_DEVICE
+        units = [self._large(index, replica) for index in large for replica in range(count)]
+        groups = _grouped(small, sizes, min(_TOGETHER, KEEP_ON_DEVICE) if is_much else KEEP_ON_DEVICE)
+        return units + [
+            Small(self.optimizer, self.variables, group, replica) for group in groups for replica in range(count)
+        ]
 
-    def _large(self, index: int, replica: int) -> _Unit:
-        if optimizer_seams.can_apply_in_rows(self.optimizer, self.variables[index]):
-            return _Rows(self.optimizer, self.variables, index, replica)
-        return _Large(self.optimizer, self.variables, index)
+    def _large(self, index: int, replica: int) -> Unit:
+        variable = self.variables[index]
+        if optimizer_seams.can_apply_in_rows(self.optimizer, variable, self._strategy.num_replicas_in_sync):
+            rows = Rows(self.optimizer, self.variables, index, replica)
+            if rows.least <= _MOST_ROWS:
+                return rows
+        return Large(self.optimizer, self.variables, index)
 
     def _add_up(self, gradients: list[Any]) -> list[Any]:
         """Every replica's gradients as the sum of all, as Keras' own `apply` adds them up."""
@@ -171,179 +203,6 @@ class Update:
             return [None if one is None else next(added_up) for one in given]
 
         return list(self._strategy.run(on_replica, args=(gradients,)))
-
-
-class _Unit:
-    """A part of the update.
-
-    Attributes:
-        ticks: whether it also counts the update, which the last one does.
-        is_atomic: it changes nothing where it fails.
-        can_go_on: where it fails, running it again does what is left.
-        replica: whose variables it changes; where it cannot go on, all replicas'.
-    """
-
-    is_atomic = False
-    can_go_on = False
-    ticks = False
-    replica = 0
-
-    def state(self, gradients: list[Any]) -> State:
-        """What it is about to change."""
-        raise AssertionError("every unit says what it changes")
-
-    def run(self, gradients: list[Any]) -> None:
-        """Change it."""
-        raise AssertionError("every unit does something")
-
-    def progress(self) -> int:
-        """How far it came before it failed."""
-        return 0
-
-    def tighten(self) -> bool:
-        """Take less memory from now on. False where there is nothing left to save."""
-        return False
-
-
-class _Whole(_Unit):
-    """All of the optimizer's `apply`, as it is."""
-
-    def __init__(self, optimizer: Any, variables: list[Any], strategy: Any, options: dict[str, Any]) -> None:
-        self._state: State | None = None
-
-        def apply(gradients: list[Any]) -> None:
-            def on_replica(given: list[Any]) -> None:
-                # A strategy's all-reduce asks each gradient for its device; an argument has none, its identity has.
-                optimizer.apply([None if one is None else tf.identity(one) for one in given], variables)
-
-            strategy.run(on_replica, args=(gradients,))
-
-        # A program that XLA compiled writes its variables when all of it is through.
-        self.is_atomic = options["jit_compile"]
-        self._apply = Compiled(apply, **options)
-        self._eager_state = native([*variables, *optimizer.variables]) if options["eager"] else None
-
-    def state(self, gradients: list[Any]) -> State:
-        if self._state is None:
-            if self._eager_state is not None:
-                self._state = State(self._eager_state)
-            else:
-                self._state = State(optimizer_seams.written_variables(self._apply.concrete((gradients,))))
-        return self._state
-
-    def run(self, gradients: list[Any]) -> None:
-        self._apply(gradients)
-
-
-class _Large(_Unit):
-    """One large variable and its slots, in place.
-
-    The gradient is handed over through a mailbox, a variable that is emptied as soon as it has been read: so it is
-    freed when its last use is over, not when the function returns.
-    """
-
-    def __init__(self, optimizer: Any, variables: list[Any], index: int) -> None:
-        self.index = index
-        variable = variables[index]
-        box = tf.Variable(tf.zeros([0], variable.dtype), shape=tf.TensorShape(None), trainable=False)
-        self._box = box
-
-        def dense() -> None:
-            gradient = tf.ensure_shape(box.read_value(), variable.shape)
-            with tf.control_dependencies([gradient]):
-                box.assign(tf.zeros([0], variable.dtype))
-            optimizer_seams.apply_in_sequence(optimizer, gradient, variable, ticks=self.ticks)
-
-        def sparse(gradient: Any) -> None:
-            optimizer_seams.apply_in_sequence(optimizer, gradient, variable, ticks=self.ticks)
-
-        self._dense, self._sparse = Compiled(dense), Compiled(sparse)
-        self._state = State(native([variable, *optimizer_seams.slots(optimizer, variable), optimizer.iterations]))
-
-    def state(self, gradients: list[Any]) -> State:
-        return self._state
-
-    def run(self, gradients: list[Any]) -> None:
-        gradient, gradients[self.index] = gradients[self.index], None
-        if isinstance(gradient, tf.IndexedSlices):
-            self._sparse(gradient)
-            return
-        tf.raw_ops.AssignVariableOp(resource=self._box.handle, value=gradient, validate_shape=False)
-        del gradient
-        self._dense()
-
-
-class _Rows(_Unit):
-    """One large variable and its slots on one replica, some rows at a time."""
-
-    can_go_on = True
-
-    def __init__(self, optimizer: Any, variables: list[Any], index: int, replica: int) -> None:
-        self.index, self.replica = index, replica
-        variable = variables[index]
-        device = native([variable])[replica].device
-        with tf.device("CPU"):
-            self._done = tf.Variable(0, trainable=False)
-        self._row = max(1, bytes_of(variable) // int(variable.shape[0]))
-        elements = int(np.prod(variable.shape[1:]))
-        # Kernels take several elements at once, and may round what is left over otherwise (a reciprocal root): cut
-        # where a whole number of them ends, so that the same elements are left over as without cuts.
-        self._together = _AT_ONCE // math.gcd(_AT_ONCE, elements)
-        self._bytes = ROWS_ON_GPU if "GPU" in device else ROWS
-
-        def apply(gradient: Any, rows: Any) -> None:
-            with tf.device(device):
-                optimizer_seams.apply_in_rows(
-                    optimizer, gradient, variable, rows, self._done, ticks=self.ticks, replica=replica
-                )
-
-        self._apply = Compiled(apply)
-        own = [variable, *optimizer_seams.slots(optimizer, variable), optimizer.iterations]
-        self._state = State([*native(own), self._done])
-
-    def state(self, gradients: list[Any]) -> State:
-        return self._state
-
-    def run(self, gradients: list[Any]) -> None:
-        times = max(1, self._bytes // self._row // self._together)
-        self._apply(gradients[self.index], tf.constant(times * self._together))
-        gradients[self.index] = None
-
-    def progress(self) -> int:
-        return int(self._done)
-
-    def tighten(self) -> bool:
-        is_changed = self._bytes > FEWER_ROWS
-        self._bytes = min(self._bytes, FEWER_ROWS)
-        return is_changed
-
-
-class _Small(_Unit):
-    """Several small variables on one replica: new values first, all of them, and only then put in place."""
-
-    is_atomic = True
-    can_go_on = True
-
-    def __init__(self, optimizer: Any, variables: list[Any], places: list[int], replica: int) -> None:
-        self.places, self.replica = places, replica
-        own = [variables[index] for index in places]
-        device = native(own[:1])[replica].device
-
-        def apply(gradients: list[Any]) -> None:
-            with tf.device(device):
-                optimizer_seams.apply_then_commit(optimizer, gradients, own, ticks=self.ticks, replica=replica)
-
-        self._apply = Compiled(apply)
-        slots = [slot for variable in own for slot in optimizer_seams.slots(optimizer, variable)]
-        self._state = State(native([*own, *slots, optimizer.iterations]))
-
-    def state(self, gradients: list[Any]) -> State:
-        return self._state
-
-    def run(self, gradients: list[Any]) -> None:
-        self._apply([gradients[index] for index in self.places])
-        for index in self.places:
-            gradients[index] = None
 
 
 class Keeper:
@@ -376,14 +235,14 @@ class Keeper:
                 state.write(values)
 
 
-def _grouped(places: Sequence[int], sizes: dict[int, int]) -> list[list[int]]:
-    """Small variables in groups of at most `KEEP_ON_DEVICE`, in their own order."""
+def _grouped(places: Sequence[int], sizes: dict[int, int], most: int) -> list[list[int]]:
+    """Small variables in groups of at most so many bytes, in their own order."""
     groups: list[list[int]] = []
     room = 0
     for index in places:
         if sizes[index] > room:
             groups.append([])
-            room = KEEP_ON_DEVICE
+            room = most
         groups[-1].append(index)
         room -= sizes[index]
     return groups
