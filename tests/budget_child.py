@@ -1,4 +1,4 @@
-"""Evaluates and predicts in a process of its own, on the pocket device: python budget_child.py MODEL RESULT.npz."""
+"""Evaluates and predicts in a process of its own, on the pocket device: budget_child.py MODEL RESULT.npz [PLAN]."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fitroom.training.guarding import events
 from tests.eval_cases import BIG, MODELS, made
 
 
-def main(name: str, path: str) -> None:
-    model = fitroom.guard(made(name))
+def main(name: str, path: str, plan: str | None = None) -> None:
+    model = fitroom.guard(made(name), plan=plan)
     _, x, y = MODELS[name]
     evaluated = model.evaluate(x, y, batch_size=BIG, verbose=0)
     predicted = model.predict(x, batch_size=BIG, verbose=0)

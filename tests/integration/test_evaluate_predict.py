@@ -115,7 +115,9 @@ def test_thirty_real_budgets(name: str, python: Run, tmp_path: Path) -> None:
     def run(turn: int, mib: int) -> tuple[list[np.ndarray], int, int]:
         path = tmp_path / f"{turn}.npz"
         environment = {**pocket.environment(f"{mib}MiB"), "FITROOM_CACHE": "off"}
-        done = python(str(ROOT / "tests" / "budget_child.py"), name, str(path), env=environment)
+        # Every other run is not looked at before it begins, and runs out.
+        arguments = [name, str(path), *(["plain"] if turn % 2 else [])]
+        done = python(str(ROOT / "tests" / "budget_child.py"), *arguments, env=environment)
         assert done.returncode == 0, (mib, done.stderr[-2000:])
         with np.load(path) as found:
             leaves = [found[key] for key in sorted(found.files) if key.startswith("arr")]
@@ -128,4 +130,6 @@ def test_thirty_real_budgets(name: str, python: Run, tmp_path: Path) -> None:
     for got, _, _ in results:
         for one, other in zip(expected, got, strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
-    assert sum(ooms > 0 for _, ooms, _ in results) >= 5  # how many depends on how much the machine does at once
+    # How many depends on how much the machine does at once.
+    assert sum(ooms > 0 for _, ooms, _ in results[::2]) >= 3
+    assert sum(ooms > 0 for _, ooms, _ in results[1::2]) <= 1

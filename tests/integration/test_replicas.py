@@ -13,8 +13,10 @@ import pytest
 import tensorflow as tf
 
 import fitroom
+from fitroom.devices import pocket
 from fitroom.steps import graph_seams
 from fitroom.training.guarding import events
+from fitroom.units import MIB
 from tests import guard_cases as cases
 from tests import own_cases as own
 from tests.conftest import Run
@@ -311,6 +313,36 @@ def test_many_faults_on_replicas(name: str, where: str, monkeypatch: pytest.Monk
     assert struck >= 24
 
 
+@pytest.mark.parametrize("name", cases.MODELS)
+@pytest.mark.parametrize("share", [0.6, 0.7, 0.85])
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+def test_real_budgets_on_replicas(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN what a large batch takes
+    size = 16384
+    repeats = -(-size // len(cases.LABELS))
+    x, y = (np.concatenate([one] * repeats)[:size] for one in (cases.MODELS[name][1], cases.LABELS))
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(size)
+    plain, before = make(name), pocket.use().current
+    pocket.reset_peak()
+    plain.fit(data, verbose=0)
+    need = pocket.use().peak - before
+    del plain
+    # WHEN there is less, and nothing is planned
+    model = fitroom.guard(make(name), allow=("micro_batch",), plan="plain")
+    model.fit(data.unbatch().take(4 * REPLICAS).batch(4 * REPLICAS), verbose=0)  # makes the metrics' variables
+    left = watch(model, monkeypatch)
+    with pocket.ballast(int(need * share) // MIB * MIB):
+        limit = pocket.use().current + int(need * share)
+        monkeypatch.setattr(pocket, "limit", lambda: limit)
+        model.fit(data, epochs=3, verbose=0)
+    # THEN a real error came, nothing was left of it, and every update was made
+    assert left
+    assert [one for one in left if one] == []
+    assert updates(model.optimizer) == 4
+    assert 1 <= len([event for event in events(model) if event.kind == "oom"]) <= 2
+
+
 @pytest.mark.chaos
 def test_the_same_on_four_replicas(python: Run) -> None:
     """In a process of its own: TensorFlow takes one strategy in each."""
@@ -323,26 +355,12 @@ def test_the_same_on_four_replicas(python: Run) -> None:
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", cases.MODELS)
-def test_many_faults_on_four_replicas(name: str) -> None:
-    arguments = [
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:xdist",
-        "--override-ini",
-        "addopts=",
-        "-k",
-        f"many_faults_on_replicas and {name}",
-    ]
-    done = subprocess.run(
-        [sys.executable, *arguments, __file__],
-        env={**os.environ, "REPLICAS": "4"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "3 passed" in done.stdout, done.stdout[-3000:]
+@pytest.mark.parametrize(("what", "count"), [("many_faults", 3), ("real_budgets", 3)])
+def test_much_on_four_replicas(name: str, what: str, count: int) -> None:
+    options = ["-q", "-p", "no:xdist", "--override-ini", "addopts=", "-k", f"{what}_on_replicas and {name}"]
+    command = [sys.executable, "-m", "pytest", *options, __file__]
+    done = subprocess.run(command, env={**os.environ, "REPLICAS": "4"}, capture_output=True, text=True, check=False)
+    assert f"{count} passed" in done.stdout, done.stdout[-3000:]
 
 
 def test_an_error_that_is_memory_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
