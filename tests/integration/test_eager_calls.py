@@ -13,7 +13,9 @@ from keras import layers as kl
 import fitroom
 from fitroom.training.eager_calls import EagerCalls
 from fitroom.training.guarding import events
+from tests import faults
 from tests import own_cases as own
+from tests.faults import Fault
 
 X = own.ROWS[:20]
 
@@ -55,6 +57,37 @@ def test_where_it_fits_it_is_the_same_to_the_bit_and_nothing_is_tried(monkeypatc
     for one, other in zip(plain.get_weights(), guarded.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     assert events(guarded) == ()
+
+
+@pytest.mark.parametrize("where", ["forward", "gradient"])
+def test_a_slice_that_runs_out_goes_on_in_halves(small_slices: None, where: Any) -> None:
+    # GIVEN a fault in the second slice of the second step
+    def make(fault: Fault | None) -> Any:
+        keras.utils.set_random_seed(2)
+        layers = [kl.Dense(6, "relu"), *([faults.layer(fault, where)] if fault is not None else []), kl.Dense(2)]
+        return keras.Sequential([keras.Input((12,)), *layers])
+
+    fault = Fault(at_calls={10 if where == "forward" else 6})
+    fault.armed = False
+    plain, guarded = make(None), fitroom.guard(make(fault))
+    fault.armed = True
+    # WHEN both are trained
+    np.testing.assert_allclose(loop(plain), loop(guarded), rtol=1e-5)
+    # THEN each sample was counted once
+    assert fault.strikes == 1
+    for one, other in zip(plain.get_weights(), guarded.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert [(event.kind, event.data.get("size")) for event in events(guarded)] == [("oom", None), ("rung", 3)]
+
+
+def test_what_was_dropped_with_a_slice_is_not_dropped_otherwise_in_its_halves(small_slices: None) -> None:
+    fault = Fault(at_calls={2})
+    fault.armed = False
+    layers = [kl.Dropout(0.5, seed=3), faults.layer(fault, "gradient"), kl.Dense(2)]
+    model = fitroom.guard(keras.Sequential([keras.Input((12,)), *layers]))
+    fault.armed = True
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        loop(model)
 
 
 def test_embeddings_and_several_inputs_and_outputs(small_slices: None) -> None:

@@ -107,7 +107,10 @@ def test_a_script_is_carried_through(python: Run, tmp_path: Path, name: str) -> 
     assert facts["code"] == 0, facts["stderr"][-2000:]
     assert facts["reached"] == []
     assert facts["updates"] == entry["updates"]
-    assert "memory was short" in facts["stderr"] or "a step ran out of memory" in facts["stderr"]
+    ended_well = ["memory was short", "a step ran out of memory"]
+    if name == "003_3_large_embedding.py":  # its update goes some rows at a time, and needs less than plain Keras'
+        ended_well.append("memory sufficed")
+    assert any(words in facts["stderr"] for words in ended_well)
     # It is planned, so that it does not run out; the input pipeline may move meanwhile, and what a plan takes is
     # foreseen to some percent only. `python -m bench plan` counts.
     assert len(facts["errors"]) <= 2, "it ran out again and again"

@@ -3,18 +3,21 @@
 What a tape has recorded cannot be taken back when memory runs out. So it must not come to that: before the first call
 with a batch of a new shape, one and then four samples tell what a batch will take. Where it will not fit, the model
 computes its outputs slice by slice, keeps nothing for the way back, and computes each slice again when the tape asks
-for gradients, from the same seeds: the same gradients, at the memory of a slice.
+for gradients, from the same seeds: the same gradients, at the memory of a slice. A slice that runs out all the same is
+taken back, which its batch cannot be, and goes on in halves.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from fitroom import oom
 from fitroom.core import Attempt
 from fitroom.devices.meter import Meter
 from fitroom.remedies import micro_batch
@@ -31,6 +34,8 @@ from fitroom.units import format_bytes
 _SAFE = 4  # a batch whose outputs fit so many times needs no trial
 _SAMPLES = (1, 4)
 _ALLOW = "fitroom.guard(model, allow=('micro_batch',))"
+
+_Bounds = tuple[int, int]  # of a slice
 
 
 class EagerCalls:
@@ -91,10 +96,13 @@ class EagerCalls:
         if size >= samples or len(self.model.losses) > count_regularisers(self.model):
             return samples  # it fits; or the call adds losses, which would be a slice's
         self._check(call, expected, meter)
+        self._tell_of_slices(size)
+        return size
+
+    def _tell_of_slices(self, size: int) -> None:
         changed = "; ".join(map(str, mixing.obstacles(self.model)))
         random = ", ".join(mixing.random_layers(self.model))
         self.tell("rung", remedy=micro_batch.NAME, size=size, changed=changed, exact=not changed, random=random)
-        return size
 
     def _fitting(self, call: _Call, free: int, meter: Meter) -> tuple[int, int]:
         """How many samples fit, and what all of them would take."""
@@ -158,7 +166,6 @@ class EagerCalls:
     # --- slice by slice --------------------------------------------------------------------------------------------
 
     def _sliced(self, call: _Call, size: int) -> Any:
-        bounds = slicing.bounds(call.samples, size)
         state = self._state()
         structure: Any = None
 
@@ -169,29 +176,37 @@ class EagerCalls:
             return list(tf.nest.flatten(outputs))
 
         def run(*inputs: Any) -> Any:
-            starts, parts = [], []
+            done: list[tuple[_Bounds, Any]] = []  # the slices, and the seeds that each began with
+            parts: list[list[Any]] = []
+
+            def there(bounds: _Bounds) -> None:
+                seeds = state.read()
+                parts.append(forward(_cut(inputs, bounds)))
+                done.append((bounds, seeds))
+
             with keras_seams.unrecorded():
-                for start, stop in bounds:
-                    starts.append(state.read())
-                    parts.append(forward([one[start:stop] for one in inputs]))
+                self._each(slicing.bounds(call.samples, size), there, call)
 
             def gradient(*upstream: Any, variables: Any = None) -> Any:
-                now = state.read()
+                now, seeds = state.read(), dict(done)
                 wanted = list(variables or [])
                 of_inputs: list[list[Any]] = []
                 of_variables: list[Any] = [None] * len(wanted)
-                for (start, stop), seeds in zip(bounds, starts, strict=True):
-                    state.write(seeds)
-                    part = [one[start:stop] for one in inputs]
+
+                def back(bounds: _Bounds) -> None:
+                    nonlocal of_variables
+                    if bounds in seeds:
+                        state.write(seeds[bounds])
+                    part = _cut(inputs, bounds)
                     with tf.GradientTape() as tape:
                         tape.watch([one for one in part if one.dtype.is_floating])
                         outputs = forward(part)
-                    above = [one[start:stop] for one in upstream]
-                    found = tape.gradient(outputs, [*part, *wanted], above)
+                    found = tape.gradient(outputs, [*part, *wanted], _cut(upstream, bounds))
+                    added = [_added(one, other) for one, other in zip(of_variables, found[len(part) :], strict=True)]
                     of_inputs.append(found[: len(part)])
-                    of_variables = [
-                        _added(one, other) for one, other in zip(of_variables, found[len(part) :], strict=True)
-                    ]
+                    of_variables = added
+
+                self._each([bounds for bounds, _ in done], back, call, is_bound=self._draws_or_mixes())
                 state.write(now)
                 whole = [None if one[0] is None else tf.concat(one, 0) for one in zip(*of_inputs, strict=True)]
                 return (whole, of_variables) if variables is not None else whole
@@ -200,6 +215,35 @@ class EagerCalls:
 
         outputs = tf.custom_gradient(run)(*call.batch)
         return tf.nest.pack_sequence_as(structure, outputs)
+
+    def _each(
+        self, slices: list[_Bounds], run: Callable[[_Bounds], None], call: _Call, *, is_bound: bool = False
+    ) -> None:
+        """Run every slice; from one that does not fit on in halves, unless what it computes is bound to its size."""
+        state, left = self._state(), list(slices)
+        while left:
+            before, (start, stop) = state.read(), left[0]
+            found: oom.Exhaustion | None = None
+            try:
+                run((start, stop))
+            except tf.errors.ResourceExhaustedError as error:
+                found = oom.from_exception(error)
+                if found is None or not found.is_memory or is_bound or stop - start < 2:
+                    raise
+            if found is None:
+                del left[0]
+                continue
+            state.write(before)
+            gc.collect()
+            size = (stop - start + 1) // 2
+            left = [(at + low, at + high) for at, end in left for low, high in slicing.bounds(end - at, size)]
+            self._sizes[call.shapes] = min(size, self._sizes[call.shapes])
+            self.tell("oom", phase="", samples=stop - start, wanted_bytes=found.wanted_bytes, evidence=found.evidence)
+            self._tell_of_slices(size)
+
+    def _draws_or_mixes(self) -> bool:
+        """Whether slices of another size would not be given the same numbers again."""
+        return bool(mixing.random_layers(self.model) or mixing.obstacles(self.model))
 
 
 class _Call:
@@ -215,6 +259,10 @@ class _Call:
     def run(self, batch: list[Any]) -> Any:
         """The call, with another batch."""
         return self._function((batch, self._others))
+
+
+def _cut(batch: Sequence[Any], bounds: _Bounds) -> list[Any]:
+    return [one[slice(*bounds)] for one in batch]
 
 
 def _added(one: Any, other: Any) -> Any:
