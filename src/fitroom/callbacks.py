@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 import keras
 
-from fitroom.core import Diagnosis, Event, RecordFile
+from fitroom.core import Diagnosis, RecordFile
 from fitroom.core.leak_words import sentence
 from fitroom.devices.timeline import Timeline
 from fitroom.errors import UsageError
@@ -71,8 +70,8 @@ class MemoryMonitor(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
             record, csv, tensorboard = self.options
             home = None if "FITROOM_RUN" in os.environ else _home(record)
             table, board = (None if one is None else Path(one).absolute() for one in (csv, tensorboard))
-            self.monitor = Monitor(self.every, home, table, board, self._tell)
-            atexit.register(self.monitor.close)
+            tell = functools.partial(_tell, record, self.verbose)  # without this callback, which has the model
+            self.monitor = Monitor(self.every, home, table, board, tell)
         self.monitor.begins(self.model)
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -82,19 +81,20 @@ class MemoryMonitor(keras.callbacks.Callback):  # type: ignore[misc] # Keras has
             if self.verbose:
                 waits = self.monitor.waits_for
                 advice = None if waits is None else (waits.evidence, waits.advice)
-                self._say(report.closing(self.monitor.timeline.peak, advice))
+                _say(report.closing(self.monitor.timeline.peak, advice))
 
-    def _tell(self, kind: str, **data: Any) -> None:
-        if "FITROOM_RUN" in os.environ:  # the supervisor sees it, too
-            return
-        record = _record(self.options[0])
-        event = record.append(kind, **data) if record is not None else Event.now(kind, **data)
-        words = line(event) if self.verbose else None
-        if words is not None:
-            self._say(words)
 
-    def _say(self, words: str) -> None:
-        print(f"fitroom: {words}", file=sys.stderr)
+def _tell(record: str | None, verbose: int, kind: str, **data: Any) -> None:
+    """Take an event down, and say it, if somebody wants to know."""
+    if "FITROOM_RUN" in os.environ:  # the supervisor sees it, too
+        return
+    words = line(_record(record).append(kind, **data))
+    if verbose and words is not None:
+        _say(words)
+
+
+def _say(words: str) -> None:
+    print(f"fitroom: {words}", file=sys.stderr)
 
 
 @functools.cache

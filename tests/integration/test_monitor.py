@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,18 @@ def test_a_training_that_fails_can_be_watched_again() -> None:
     fit(monitor)
     assert monitor.timeline.peak("made") == counting.steps
     assert not [one for one in threading.enumerate() if one.name == "fitroom-monitor"]
+
+
+def test_models_that_were_watched_are_not_kept() -> None:
+    kept = []
+    for _ in range(2):
+        net = model()
+        net.fit(np.zeros((8, 64, 64, 3)), np.zeros(8), verbose=0, callbacks=[MemoryMonitor(verbose=0)])
+        kept.append(weakref.ref(net))
+    del net
+    keras.backend.clear_session()
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
 
 
 def test_what_goes_wrong_with_watching_does_not_end_a_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,8 @@ from fitroom.training.progress import Asking, counting
 _TABLE = 30.0  # seconds between two times that the table is written
 _COUNTS = "_fitroom_counts"  # on a train function that counts its steps
 _files: dict[Path, TimelineFile] = {}
+_monitors: weakref.WeakSet[Monitor] = weakref.WeakSet()  # those that somebody still has
+_boards: set[Monitor] = set()  # those with something to write at the end
 
 
 class Monitor:
@@ -36,7 +40,7 @@ class Monitor:
         folder: where the timeline goes; None for nowhere.
         table: a CSV file; None for none.
         board: a folder of TensorBoard's; None for none.
-        tell: takes events: their kind and data.
+        tell: takes events: their kind and data. It must not hold the model: a monitor may live as long as the process.
 
     Attributes:
         waits_for: what the last training waited for; None where it did not.
@@ -59,6 +63,9 @@ class Monitor:
         self._stands_in: tuple[Any, Any] | None = None  # a model, and what stands in for its train function
         self._is_told = False  # that the table cannot be written
         self._write_table()  # whether it can be written shows before the training, not after
+        _monitors.add(self)
+        if self._board is not None:
+            _boards.add(self)
 
     @property
     def timeline(self) -> Timeline:
@@ -110,6 +117,7 @@ class Monitor:
         if self._board is not None:
             self._board.close(counting.steps)
             self._board = None
+        _boards.discard(self)
 
     def _run(self) -> None:
         while not self._end.wait(self._every):
@@ -148,6 +156,12 @@ class Monitor:
             if not self._is_told:  # it is tried again, and said once
                 warnings.warn(f"fitroom cannot write {self._table}: {error.strerror}", stacklevel=2)
             self._is_told = True
+
+
+@atexit.register
+def _close_all() -> None:
+    for one in list(_monitors):
+        one.close()
 
 
 def _file_in(folder: Path | None) -> TimelineFile:
