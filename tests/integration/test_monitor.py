@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,23 @@ def test_a_training_that_fails_can_be_watched_again() -> None:
     fit(monitor)
     assert monitor.timeline.peak("made") == counting.steps
     assert not [one for one in threading.enumerate() if one.name == "fitroom-monitor"]
+
+
+def test_a_training_that_was_interrupted_is_watched_no_longer() -> None:
+    class Stops(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            raise KeyboardInterrupt
+
+    net, monitor = model(), MemoryMonitor(every=0.05, verbose=0)
+    with pytest.raises(KeyboardInterrupt):
+        net.fit(np.zeros((8, 64, 64, 3)), np.zeros(8), verbose=0, callbacks=[monitor, Stops()])
+    until = time.monotonic() + 60
+    while any(one.name == "fitroom-monitor" for one in threading.enumerate()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not [one for one in threading.enumerate() if one.name == "fitroom-monitor"]
+    assert not hasattr(net.train_function, "_fitroom_counts")
+    assert not counting._watchers
+    assert monitor.timeline.peak("made") == counting.steps
 
 
 def test_models_that_were_watched_are_not_kept() -> None:

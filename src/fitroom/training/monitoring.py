@@ -22,6 +22,7 @@ from fitroom.devices.timeline_file import TimelineFile
 from fitroom.devices.waiting import Waiting
 from fitroom.devices.watching import Watch
 from fitroom.training import keras_seams
+from fitroom.training.frame_seams import UnderWay
 from fitroom.training.plain_waits import PlainWaits
 from fitroom.training.progress import Asking, counting
 
@@ -58,6 +59,7 @@ class Monitor:
         self._asking = Asking(counting)
         self._watch: Watch | None = None
         self._thread: threading.Thread | None = None
+        self._fit: UnderWay | None = None
         self.waits_for: Waiting | None = None
         self._is_lost = False
         self._stands_in: tuple[Any, Any] | None = None  # a model, and what stands in for its train function
@@ -89,15 +91,22 @@ class Monitor:
         counting.watched_by(self._asking)
         self._look()
         self._end.clear()
+        self._fit = UnderWay("fit")
         self._thread = threading.Thread(target=self._run, name="fitroom-monitor", daemon=True)
         self._thread.start()
 
     def ends(self) -> None:
         """A training has ended."""
-        if self._watch is None or self._thread is None:
+        if self._thread is not None:
+            self._end.set()
+            self._thread.join()
+            self._thread = None
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._watch is None:  # the thread has seen that it had failed
             return
-        self._end.set()
-        self._thread.join()
+        self._fit = None  # and with it what was trained on
         self._look()
         counting.left_by(self._asking)
         if self._stands_in is not None:
@@ -121,6 +130,9 @@ class Monitor:
 
     def _run(self) -> None:
         while not self._end.wait(self._every):
+            if not self._fit:  # it has failed, or was interrupted: Keras tells nobody
+                self._finish()
+                return
             self._look()
 
     def _look(self) -> None:
