@@ -156,6 +156,22 @@ def test_a_training_that_was_interrupted_is_watched_no_longer() -> None:
     assert monitor.timeline.peak("made") == counting.steps
 
 
+def test_a_loop_of_ones_own_can_be_watched() -> None:
+    net = model()
+    monitor = MemoryMonitor(every=0.02, verbose=0)
+    calls = keras.callbacks.CallbackList([monitor], model=net)
+
+    def begin() -> None:
+        calls.on_train_begin()
+
+    begin()
+    for _ in range(3):
+        net.train_on_batch(np.zeros((8, 64, 64, 3)), np.zeros(8))
+    assert [one for one in threading.enumerate() if one.name == "fitroom-monitor"]
+    calls.on_train_end()
+    assert monitor.timeline.peak("device_peak")
+
+
 def test_models_that_were_watched_are_not_kept() -> None:
     kept = []
     for _ in range(2):
@@ -166,6 +182,15 @@ def test_models_that_were_watched_are_not_kept() -> None:
     keras.backend.clear_session()
     gc.collect()
     assert [one() for one in kept] == [None, None]
+
+
+def test_of_replicas_each_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(monitoring.meter, "find", lambda budget, devices=(): seen.append(devices))
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        net = model()
+    net.fit(np.zeros((8, 64, 64, 3)), np.zeros(8), batch_size=8, verbose=0, callbacks=[MemoryMonitor(verbose=0)])
+    assert [len(devices) for devices in seen] == [2]  # type: ignore[arg-type] # names
 
 
 def test_what_goes_wrong_with_watching_does_not_end_a_training(monkeypatch: pytest.MonkeyPatch) -> None:

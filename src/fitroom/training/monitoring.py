@@ -79,14 +79,17 @@ class Monitor:
         self.ends()
         guard = keras_seams.hooked(model)
         budget = guard.options.budget if guard is not None else None
+        is_known = keras_seams.check(model) is None
         try:
-            counting.meter = meter.find(budget)
+            counting.meter = meter.find(budget, keras_seams.devices(model) if is_known else ())
             self._watch = Watch(os.getpid(), self._file, budget)
         except Exception as error:
             self._lose(error)
             return
-        if guard is None and keras_seams.check(model) is None and not hasattr(model.train_function, _COUNTS):
-            self._stands_in = model, _watched(model.train_function, model, self._every)
+        # In a loop of somebody's own there may be none yet; it is made where there is none, and must be.
+        plain = model.train_function if guard is None and is_known else None
+        if plain is not None and not hasattr(plain, _COUNTS):
+            self._stands_in = model, _watched(plain, model, self._every)
             model.train_function = self._stands_in[1]
         counting.watched_by(self._asking)
         self._look()
