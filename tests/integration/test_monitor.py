@@ -193,6 +193,18 @@ def test_of_replicas_each_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(devices) for devices in seen] == [2]  # type: ignore[arg-type] # names
 
 
+def test_a_board_that_cannot_be_written_any_longer_ends_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(monitoring.TensorBoardFile, "add", full)
+    monitor = MemoryMonitor(every=0.02, tensorboard="board", verbose=0)
+    with pytest.warns(UserWarning, match="cannot write for TensorBoard any longer: No space left") as told:
+        fit(monitor)
+    assert len(told) == 1
+    assert monitor.timeline.peak("made") == counting.steps
+
+
 def test_what_goes_wrong_with_watching_does_not_end_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("on purpose")

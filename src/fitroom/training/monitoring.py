@@ -17,7 +17,7 @@ from typing import Any
 from fitroom.data import pipeline_seams
 from fitroom.devices import meter, timeline_file
 from fitroom.devices.tensorboard_file import TensorBoardFile
-from fitroom.devices.timeline import Timeline
+from fitroom.devices.timeline import Span, Timeline
 from fitroom.devices.timeline_file import TimelineFile
 from fitroom.devices.waiting import Waiting
 from fitroom.devices.watching import Watch
@@ -127,7 +127,8 @@ class Monitor:
         self.ends()
         self._file.close()
         if self._board is not None:
-            self._board.close(counting.steps)
+            with suppress(Exception):  # TensorFlow's, of a full disk
+                self._board.close(counting.steps)
             self._board = None
         _boards.discard(self)
 
@@ -156,9 +157,16 @@ class Monitor:
             self._tell(kind, **data)
         newest = self.timeline.newest
         if self._board is not None and newest is not None:
-            self._board.add(newest, counting.steps)
+            self._draw(self._board, newest)
         if time.monotonic() - self._written >= _TABLE:
             self._write_table()
+
+    def _draw(self, board: TensorBoardFile, newest: Span) -> None:
+        try:
+            board.add(newest, counting.steps)
+        except Exception as error:  # TensorFlow's, of a full disk: all else is watched on
+            self._board = None
+            warnings.warn(f"fitroom cannot write for TensorBoard any longer: {error}", stacklevel=2)
 
     def _write_table(self) -> None:
         self._written = time.monotonic()
