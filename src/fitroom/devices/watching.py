@@ -22,7 +22,7 @@ from fitroom.units import MIB
 
 _WINDOW = 10  # stretches of a training, over which it is judged
 _SHORT = 0.9  # seconds: a shorter stretch is one with the next
-_SETTLED = 5.0  # seconds of them at least
+_SETTLED = 5.0  # seconds that they last at least
 _RATES = ("cpu", "read", "received", "stalled", "gpu")
 
 Told = tuple[str, dict[str, Scalar]]  # an event: its kind, and its data
@@ -45,11 +45,15 @@ class Stretch(NamedTuple):
     stepped: float
     rates: dict[str, float]
 
+    @property
+    def lasted(self) -> float:
+        """Seconds; a long step, and the wait before it, may have begun before the last look."""
+        return max(self.seconds, self.waited + self.stepped)
+
     def figures(self, cores: float, pipeline: Pipeline | None) -> Figures:
         """As what a verdict is made of."""
-        busy = self.waited + self.stepped
         return Figures(
-            waited=self.waited / busy if busy > 0 else 0.0,
+            waited=self.waited / self.lasted if self.lasted > 0 else 0.0,
             step=self.stepped / max(self.steps, 1),
             pipeline=pipeline,
             cores=cores,
@@ -147,7 +151,9 @@ class Watch:
         found["waiting"], found["stepping"] = waited / seconds, stepped / seconds  # of steps that ended: may be above 1
         if progress.steps > last.steps:
             rates = {name: values[name] for name in _RATES if name in values}
-            stretch = Stretch(seconds, progress.steps - last.steps, waited, stepped, rates)
+            # Until its first step is traced, a training neither waits nor steps.
+            lasted = seconds if self._whole.steps else min(seconds, waited + stepped)
+            stretch = Stretch(lasted, progress.steps - last.steps, waited, stepped, rates)
             short = self._recent.pop() if self._recent and self._recent[-1].seconds < _SHORT else together(())
             self._recent.append(together((short, stretch)))
             self._whole = together((self._whole, stretch))
@@ -155,7 +161,7 @@ class Watch:
 
     def _newly_waits_for(self) -> Waiting | None:
         recent = together(self._recent)
-        if recent.waited + recent.stepped < _SETTLED:
+        if recent.lasted < _SETTLED:
             return None
         found = verdict(recent.figures(self._usage.cores, fullest(self._pipelines)))
         if found is None or found.what in self._told:
