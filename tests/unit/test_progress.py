@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 import pytest
 
 from fitroom.core import Record
-from fitroom.devices import progress as files
-from fitroom.devices.progress import Progress, ProgressFile
+from fitroom.devices.progress import Processes, Progress, ProgressFile
 from fitroom.devices.waiting import Pipeline
 from fitroom.training import log, progress
 from fitroom.training.progress import Asking, Counting, Written
@@ -35,14 +35,40 @@ class Allocator:
 
 
 def test_a_file_holds_the_last_that_was_written(tmp_path: Path) -> None:
-    assert files.newest(tmp_path / "none") is None
+    assert Processes(tmp_path / "none").together() is None
     long = Progress(10, 1.5, 2.5, "CPU:0", 1, 2, 3, Pipeline("Map", 0.1, 0.9))
     file = ProgressFile(tmp_path / "progress", 7)
+    known = Processes(tmp_path / "progress")
     for told in (long, Progress(11)):
         file.write(told)
-        assert files.newest(tmp_path / "progress") == told
+        assert Processes(tmp_path / "progress").together() == known.together() == told
     (tmp_path / "progress/7.json").write_text('{"steps": 1')  # being written
-    assert files.newest(tmp_path / "progress") is None
+    assert Processes(tmp_path / "progress").together() is None
+    assert known.together() == Progress(11)
+
+
+def test_processes_that_train_beside_each_other_are_counted_together(tmp_path: Path) -> None:
+    known, seen = Processes(tmp_path), []
+    first, second = ProgressFile(tmp_path, 1), ProgressFile(tmp_path, 2)
+    for number in range(1, 4):
+        for file, limit in ((first, 1), (second, 2)):
+            file.write(Progress(10 * number * limit, 0.5 * number, 1.0 * number, "CPU:0", 1, 1, limit))
+            path = tmp_path / f"{limit}.json"
+            os.utime(path, ns=(0, number * 10**9 + limit))
+            found = known.together()
+            assert found is not None
+            seen.append((found.steps, found.waited, found.stepped, found.limit))
+    assert seen[1::2] == [(30 * number, 1.0 * number, 2.0 * number, 2) for number in (1, 2, 3)]
+    assert [one[0] for one in seen] == sorted(one[0] for one in seen)
+
+
+def test_a_process_of_long_ago_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Processes(tmp_path)
+    ProgressFile(tmp_path, 1).write(Progress(3))
+    os.utime(tmp_path / "1.json", ns=(0, 1))
+    assert known.together() == Progress(3)
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("it was read again"))
+    assert known.together() == Progress(3)
 
 
 def test_everyone_who_asks_gets_every_steps_peak() -> None:
@@ -102,4 +128,4 @@ def test_the_record_of_a_long_run_stays_small(tmp_path: Path, monkeypatch: pytes
     assert steps[-1] > 0.98 * 20_000  # type: ignore[operator] # numbers
     (file,) = (tmp_path / "progress").iterdir()
     assert file.stat().st_size == 1024
-    assert files.newest(tmp_path / "progress") == Progress(20_000)
+    assert Processes(tmp_path / "progress").together() == Progress(20_000)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fitroom.core.noun import decode, dump, parse
@@ -12,6 +13,7 @@ from fitroom.devices.waiting import Pipeline
 from fitroom.errors import SchemaError
 
 FOLDER = "progress"  # in a run's folder: a file for each process that trains
+_SETTLED = 2_000_000_000  # nanoseconds: a file that was written before that is known as it is
 _WIDTH = 1024  # bytes: always the same, so that a shorter text covers a longer one
 
 
@@ -57,15 +59,34 @@ class ProgressFile:
                 os.pwrite(self._descriptor, text.ljust(_WIDTH - 1) + b"\n", 0)
 
 
-def newest(folder: Path) -> Progress | None:
-    """What the process that wrote last has told; None where none has."""
-    try:
-        found = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns, default=None)
-        text = found.read_text(encoding="utf-8", errors="replace") if found is not None else ""
-    except OSError:
-        return None
-    try:
-        told: Progress = decode(Progress, parse(text), "Progress")
-    except SchemaError:  # it was being written
-        return None
-    return told
+class Processes:
+    """What the processes of a run have told: one after the other, or several that train beside each other.
+
+    Args:
+        folder: where their files are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._told: dict[str, tuple[int, Progress]] = {}  # by file: when it was written, and what was in it
+
+    def together(self) -> Progress | None:
+        """The steps and times of all, and the memory of the one that wrote last; None where none has."""
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                self._read(path)
+        if not self._told:
+            return None
+        _, last = max(self._told.values(), key=lambda one: one[0])
+        all_ = [one for _, one in self._told.values()]
+        steps, waited, stepped = (sum(getattr(one, name) for one in all_) for name in ("steps", "waited", "stepped"))
+        return replace(last, steps=steps, waited=waited, stepped=stepped)
+
+    def _read(self, path: Path) -> None:
+        known = self._told.get(path.name)
+        with suppress(SchemaError, OSError):  # it is being written: what it told before stands
+            written = path.stat().st_mtime_ns
+            if known is not None and known[0] == written and time.time_ns() - written > _SETTLED:
+                return
+            text = path.read_text(encoding="utf-8", errors="replace")
+            self._told[path.name] = written, decode(Progress, parse(text), "Progress")

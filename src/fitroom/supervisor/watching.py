@@ -28,6 +28,7 @@ class Watching:
         self._next = time.monotonic() + _PERIOD  # a script that is over by then has nothing to watch
         self._pid = pid
         self._budget = None if budget_mib is None else budget_mib * MIB
+        self._processes = progress.Processes(folder / progress.FOLDER)
         self._watch: Watch | None = None
         self._is_lost = False
         with suppress(OSError):
@@ -43,7 +44,7 @@ class Watching:
             if self._watch is None:
                 file = TimelineFile(self._folder / timeline_file.NAME)
                 self._watch = Watch(self._pid, file, self._budget)
-            return self._watch.look(progress.newest(self._folder / progress.FOLDER))
+            return self._watch.look(self._processes.together())
         except Exception as error:  # nothing that is only watched may end a training
             self._is_lost = True
             return [("watch_lost", {"reason": f"{type(error).__name__}: {error}"})]
@@ -52,7 +53,7 @@ class Watching:
         """The attempt is over."""
         if self._watch is not None:
             with suppress(Exception):
-                last = progress.newest(self._folder / progress.FOLDER)
+                last = self._processes.together()
                 if last is not None:
                     self._watch.came_to(last)
                 self._watch.let_go()
