@@ -89,6 +89,13 @@ def test_the_driver_is_asked_for_once_and_closed(shared: SharedNvml) -> None:
     assert watch.look(set()) == []
 
 
+def test_a_name_of_any_bytes_is_told_in_plain_letters(shared: SharedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "nvmlSystemGetProcessName", lambda pid: "ev\x1b[2Jil")
+    assert [one.name for one in GpuWatch().look(set())[0].others] == ["ev\N{REPLACEMENT CHARACTER}[2Jil"]
+    monkeypatch.setattr(shared, "nvmlSystemGetProcessName", lambda pid: b"\xff".decode())
+    assert [one.name for one in GpuWatch().look(set())[0].others] == ["?"]
+
+
 def test_without_a_driver_there_is_nothing_to_watch(tmp_path: Path) -> None:
     watch = Watch(os.getpid(), TimelineFile(None))
     assert told(watch) == []

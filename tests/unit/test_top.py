@@ -135,6 +135,16 @@ def test_names_are_whole_in_a_narrow_window(folder: Path) -> None:
     assert {"device", "process", "network"} <= {line.split()[0] for line in lines if line.strip()}
 
 
+def test_names_do_not_drive_the_terminal(tmp_path: Path, folder: Path) -> None:
+    named = folder.rename(tmp_path.parent / "x\x1b[2J\x9b2Jname\n")
+    record = RecordFile(named / run_folder.RECORD)
+    record.append("neighbour", device="GPU:0", pid=9, name="a\x1b]0;b\x07", used=GIB, before=0, budget_mib=1)
+    record.close()
+    text = drawn(named, 80)
+    assert "\N{REPLACEMENT CHARACTER}[2J" in text
+    assert all(one.isprintable() for line in text.split("\n") for one in line)
+
+
 def test_a_terminal_without_blocks_shows_something_else(python: Run, folder: Path) -> None:
     done = python("-m", "fitroom", "top", str(folder), "--once", env={"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr

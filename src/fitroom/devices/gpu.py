@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fitroom.core.plain import plain
 from fitroom.errors import DeviceError
 from fitroom.units import GIB, MIB, format_bytes
 
@@ -132,7 +133,7 @@ def describe(index: int, handle: Any, nvml: Any) -> Gpu | None:
     def ask(question: Callable[[], T], otherwise: T) -> T:
         try:
             return question()
-        except nvml.NVMLError:
+        except (nvml.NVMLError, UnicodeDecodeError):  # a process may have any bytes as its name
             return otherwise
 
     memory = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle), None)
@@ -149,7 +150,7 @@ def describe(index: int, handle: Any, nvml: Any) -> Gpu | None:
         tuple(
             GpuProcess(
                 holder.pid,
-                str(ask(lambda pid=holder.pid: nvml.nvmlSystemGetProcessName(pid), "?")),  # type: ignore[misc] # a default binds the pid
+                plain(str(ask(lambda pid=holder.pid: nvml.nvmlSystemGetProcessName(pid), "?"))),  # type: ignore[misc] # a default binds the pid
                 holder.usedGpuMemory,
             )
             for holder in holders

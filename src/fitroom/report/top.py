@@ -10,6 +10,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from fitroom.core.plain import plain
 from fitroom.report.sparks import bar, sparkline, split_bar
 from fitroom.units import format_bytes
 
@@ -113,7 +114,7 @@ class Picture:
     def _parts(self, width: int) -> Iterator[RenderableType]:
         view = self.view
         colour = "green" if view.is_running else "dim"
-        yield Text.assemble((view.title, "bold"), "  ", (view.state, colour), overflow="fold")
+        yield Text.assemble((plain(view.title), "bold"), "  ", (view.state, colour), overflow="fold")
         yield self._meters(width)
         yield self._words(width)
 
@@ -148,7 +149,7 @@ class Picture:
             table.add_row("time", _split(self.view.split, width - _NAME - 2))
         for name, texts, style in self._rows():
             for number, text in enumerate(texts):
-                table.add_row("" if number else name, Text(text, style))
+                table.add_row("" if number else name, Text(plain(text), style))
         return table
 
     def _rows(self) -> Iterator[tuple[str, tuple[str, ...], str]]:
