@@ -96,6 +96,15 @@ def test_a_name_of_any_bytes_is_told_in_plain_letters(shared: SharedNvml, monkey
     assert [one.name for one in GpuWatch().look(set())[0].others] == ["?"]
 
 
+def test_a_driver_that_has_lost_a_card_is_as_none(shared: SharedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(index: int) -> int:
+        raise NotSupportedError
+
+    monkeypatch.setattr(shared, "nvmlDeviceGetHandleByIndex", lost)
+    assert told(Watch(os.getpid(), TimelineFile(None))) == []
+    assert gpu_use.left_by_others(0, set()) is None
+
+
 def test_without_a_driver_there_is_nothing_to_watch(tmp_path: Path) -> None:
     watch = Watch(os.getpid(), TimelineFile(None))
     assert told(watch) == []

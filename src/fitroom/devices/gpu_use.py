@@ -63,7 +63,10 @@ class GpuWatch:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._nvml = self._stack.enter_context(gpu.driver())
-        self._handles = gpu.handles(self._nvml)
+        try:
+            self._handles = gpu.handles(self._nvml)
+        except self._nvml.NVMLError:  # a card that is lost, or a driver that is being exchanged
+            self._handles = []
 
     def look(self, ours: set[int]) -> list[GpuUse]:
         """The GPUs now.
