@@ -145,6 +145,16 @@ def test_names_do_not_drive_the_terminal(tmp_path: Path, folder: Path) -> None:
     assert all(one.isprintable() for line in text.split("\n") for one in line)
 
 
+def test_a_run_is_found_by_its_folder_wherever_one_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert looking(".")().title == folder.name
+
+
+def test_a_name_that_no_folder_can_have_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "x" * 300]) == 2
+    assert "No such run. Received: xxx" in capsys.readouterr().err
+
+
 def test_a_terminal_without_blocks_shows_something_else(python: Run, folder: Path) -> None:
     done = python("-m", "fitroom", "top", str(folder), "--once", env={"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr

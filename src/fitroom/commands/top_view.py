@@ -48,7 +48,7 @@ def looking(name: str | None) -> Callable[[], View]:
 
 def _named(name: str) -> Path:
     places = [Path(name), Path(run_folder.HOME) / name]
-    found = next((one for one in places if (one / run_folder.RECORD).exists()), None)
+    found = next(filter(_has_record, places), None)
     if found is None:
         known = sorted(one.parent.name for one in Path(run_folder.HOME).glob(f"*/{run_folder.RECORD}"))
         expected = f"a run's folder, or one of {', '.join(known)}" if known else "a run's folder"
@@ -56,10 +56,24 @@ def _named(name: str) -> Path:
     return found
 
 
+def _has_record(folder: Path) -> bool:
+    try:
+        return (folder / run_folder.RECORD).exists()
+    except OSError:  # a name that is too long, or a folder that is not ours to look into
+        return False
+
+
 def _under_way() -> Path | None:
     """The run that is under way here; the one that began last, if there are several."""
     found = [one.parent for one in Path(run_folder.HOME).glob(f"*/{run_folder.RECORD}")]
-    return max(filter(run_folder.is_held, found), key=lambda one: one.stat().st_mtime, default=None)
+    return max(filter(run_folder.is_held, found), key=_changed, default=None)
+
+
+def _changed(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:  # it has been removed meanwhile
+        return 0.0
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------
@@ -82,7 +96,7 @@ def of_run(folder: Path) -> View:
     now = timeline.newest if is_running else _all(spans)
     now = now or point(time.time(), {})
     return View(
-        title=folder.name,
+        title=folder.resolve().name,
         state=_state(record, spans, is_running),
         is_running=is_running,
         memory=tuple(_memories(spans, now)),
