@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -75,3 +79,34 @@ def test_all_steps_of_a_run_that_has_ended_are_counted(fitroom: Run, tmp_path: P
     shown = json.loads(fitroom("top", "train-1", "--json", cwd=str(tmp_path)).stdout)
     (steps,) = [one["text"] for one in shown["use"] if one["name"] == "steps"]
     assert steps.endswith(" a second, 90 in all")
+
+
+def test_it_is_drawn_anew_for_a_window_of_another_size_and_puts_the_terminal_right(tmp_path: Path) -> None:
+    ours, its = os.openpty()
+
+    def resized(columns: int) -> None:
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def read(until: str) -> str:
+        found, end = "", time.monotonic() + 60
+        while until not in found and time.monotonic() < end:
+            if select.select([ours], [], [], 0.1)[0]:
+                found += os.read(ours, 1 << 16).decode(errors="replace")
+        return found
+
+    resized(80)
+    command = [sys.executable, "-m", "fitroom", "top"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=its, stdout=its, stderr=its, start_new_session=True) as top:
+        try:
+            assert "no run under way here" in read("while it runs")
+            for columns in range(40, 140):
+                resized(columns)
+                top.send_signal(signal.SIGWINCH)
+            assert "no run under way here" in read("while it runs")
+            top.send_signal(signal.SIGTERM)
+            assert "\x1b[?1049l" in read("\x1b[?1049l"), "the other screen is left"
+            assert top.wait(timeout=60) == 128 + signal.SIGTERM
+        finally:
+            top.kill()
+            os.close(its)
+            os.close(ours)

@@ -59,22 +59,21 @@ def _print(view: View) -> None:
 def _live(look: Callable[[], View]) -> View:
     """Draw it again and again, and when the terminal's size changes; returns what was drawn last."""
     import signal
-    import threading
 
     from rich.console import Console
     from rich.live import Live
 
     from fitroom.report.top import Picture
 
-    view, again = look(), threading.Event()
-    signal.signal(signal.SIGWINCH, lambda number, frame: again.set())
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # the terminal is put right first
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})  # it is waited for
+    view = look()
     with Live(Picture(view, is_cut=True), console=Console(), screen=True, auto_refresh=False) as live:
         try:
             while view.is_running:
-                again.clear()
                 view = look()
                 live.update(Picture(view, is_cut=True), refresh=True)
-                again.wait(_PERIOD)
+                signal.sigtimedwait({signal.SIGWINCH}, _PERIOD)
         except KeyboardInterrupt:
             pass
     return view
