@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 from io import StringIO
 from pathlib import Path
 
@@ -153,6 +155,14 @@ def test_a_run_is_found_by_its_folder_wherever_one_is(folder: Path, monkeypatch:
 def test_a_name_that_no_folder_can_have_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "x" * 300]) == 2
     assert "No such run. Received: xxx" in capsys.readouterr().err
+
+
+def test_a_run_begins_while_somebody_looks_whether_it_has(tmp_path: Path) -> None:
+    (tmp_path / run_folder.RECORD).touch()
+    looks = os.open(tmp_path / run_folder.RECORD, os.O_RDONLY)
+    fcntl.flock(looks, fcntl.LOCK_SH)  # as `is_held` does, for a moment
+    threading.Timer(0.05, os.close, [looks]).start()
+    os.close(run_folder.hold(tmp_path))
 
 
 def test_a_terminal_without_blocks_shows_something_else(python: Run, folder: Path) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import os
 import tempfile
+import time
 from pathlib import Path
 
 from fitroom.errors import UsageError
@@ -13,6 +14,7 @@ from fitroom.errors import UsageError
 HOME = ".fitroom"
 RECORD = "record.jsonl"
 CHECKPOINTS = "checkpoints"
+_GLANCE = 0.2  # seconds: `is_held` itself holds it, for a moment
 
 
 def make(script: str, wanted: str | None) -> tuple[Path, str | None]:
@@ -52,15 +54,20 @@ def hold(folder: Path) -> int:
         UsageError: if somebody does.
     """
     descriptor = os.open(folder / RECORD, os.O_RDONLY | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        hint = "wait for it, or stop it"
-        raise UsageError("This run is still under way", received=str(folder), hint=hint) from None
-    except OSError:  # a file system without locks
-        pass
-    return descriptor
+    until = time.monotonic() + _GLANCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < until:
+                time.sleep(_GLANCE / 20)
+                continue
+            os.close(descriptor)
+            hint = "wait for it, or stop it"
+            raise UsageError("This run is still under way", received=str(folder), hint=hint) from None
+        except OSError:  # a file system without locks
+            pass
+        return descriptor
 
 
 def is_held(folder: Path) -> bool:
