@@ -147,6 +147,16 @@ def test_names_do_not_drive_the_terminal(tmp_path: Path, folder: Path) -> None:
     assert all(one.isprintable() for line in text.split("\n") for one in line)
 
 
+def test_a_look_soon_after_another_counts_for_as_little_as_it_lasted(tmp_path: Path) -> None:
+    file = TimelineFile(tmp_path / timeline_file.NAME)
+    for moment, share, rate in ((0.0, 0.5, 2.0), (1.0, 0.5, 2.0), (2.0, 0.5, 2.0), (2.01, 50.0, 200.0)):
+        file.add(point(1e9 + moment, {"made": 4, "steps": rate, "stepping": share, "waiting": 0.0}))
+    file.close()
+    view = of_run(tmp_path)
+    assert view.split == pytest.approx((0.75, 0.0, 0.25), abs=0.01)
+    assert view.use[0].text == "2.99 a second, 4 in all"
+
+
 def test_a_run_is_found_by_its_folder_wherever_one_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     assert looking(".")().title == folder.name
@@ -230,3 +240,7 @@ def test_resampled_values_stand_for_the_time_before_them() -> None:
     assert resampled([(5, 5, 1)], 4) == (1,)
     assert resampled([(0, 0, 1), (1, 1, 2), (2, 2, 3), (3, 3, 4), (4, 4, 5)], 4) == (2, 3, 4, 5)
     assert resampled([(0, 0, 1), (8, 8, 9)], 4) == (9, 9, 9, 9)
+
+
+def test_no_peak_is_lost_where_a_clock_was_set_back() -> None:
+    assert resampled([(10, 10, 1), (9.5, 9.5, 2), (11, 11, 9), (12, 12, 3)], 4) == (9, 9, 3, 3)

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 from fitroom.core import Record
 from fitroom.core.leak_words import sentence
 from fitroom.devices import gpu_use, host, timeline_file
-from fitroom.devices.timeline import Span, Timeline, point
+from fitroom.devices.timeline import Figure, Span, Timeline, point
 from fitroom.devices.usage import Usage
 from fitroom.errors import FitroomError, UsageError
 from fitroom.report.account import changes, leaks
@@ -178,19 +179,26 @@ def _history(spans: Sequence[Span], name: str, of: Callable[[Span, str], float |
 
 
 def _all(spans: Sequence[Span]) -> Span | None:
-    """Spans as one."""
-    return functools.reduce(Span.merged, spans) if spans else None
+    """Spans as one, with means over their time: looks may follow each other soon."""
+    if not spans:
+        return None
+    whole = functools.reduce(Span.merged, spans)
+    lasted = [max(0.0, end - begin) for begin, end in pairwise([spans[0].first, *(one.last for one in spans)])]
+    for name, figure in whole.figures.items():
+        pairs = [(one.mean, time) for span, time in zip(spans, lasted, strict=True) if (one := span.figures.get(name))]
+        over = sum(time for _, time in pairs)
+        if over > 0:
+            whole.figures[name] = Figure(sum(mean * time for mean, time in pairs) / over, figure.peak, figure.points)
+    return whole
 
 
 def _split(spans: Sequence[Span]) -> tuple[float, ...]:
     """What the time went to, since a first step was made."""
-    chosen = [one for one in spans if one.mean("stepping") is not None]
-    points = sum(one.points for one in chosen)
-    if not points:
+    over = _all(spans)
+    stepping = over.mean("stepping") if over is not None else None
+    if over is None or stepping is None:
         return ()
-    stepping, waiting = (
-        sum((one.mean(name) or 0.0) * one.points for one in chosen) / points for name in ("stepping", "waiting")
-    )
+    waiting = over.mean("waiting") or 0.0
     whole = max(1.0, stepping + waiting)
     return stepping / whole, waiting / whole, max(0.0, 1 - (stepping + waiting) / whole)
 

@@ -53,7 +53,7 @@ def resampled(spans: Iterable[tuple[float, float, float]], columns: int) -> tupl
     previous = begin
     for _, last, value in found:  # a value stands for the time since the one before it
         end = max(math.ceil((last - begin) * scale), 1)
-        first = min(int((previous - begin) * scale), end - 1)
+        first = max(0, min(int((previous - begin) * scale), end - 1))  # a clock may have been set back
         parts[first:end] = [value if one is None else max(one, value) for one in parts[first:end]]
         previous = last
     return tuple(parts)
