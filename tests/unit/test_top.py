@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from io import StringIO
 from pathlib import Path
 
@@ -155,6 +156,29 @@ def test_a_look_soon_after_another_counts_for_as_little_as_it_lasted(tmp_path: P
     view = of_run(tmp_path)
     assert view.split == pytest.approx((0.75, 0.0, 0.25), abs=0.01)
     assert view.use[0].text == "2.99 a second, 4 in all"
+
+
+def test_figures_of_long_ago_are_not_shown_as_those_of_now(tmp_path: Path) -> None:
+    file = TimelineFile(tmp_path / timeline_file.NAME)
+    held = run_folder.hold(tmp_path)
+    file.add(point(time.time() - 750, {"rss": GIB}))
+    assert of_run(tmp_path).notes[0].startswith("last measured 0:12:3")
+    file.add(point(time.time(), {"rss": GIB}))
+    assert of_run(tmp_path).notes == ()
+    os.close(held)
+    file.close()
+
+
+def test_a_training_that_no_longer_waits_is_told_that_it_did(folder: Path) -> None:
+    held = run_folder.hold(folder)
+    assert of_run(folder).waits[0].startswith("map: ")
+    file = TimelineFile(folder / timeline_file.NAME)
+    for second in range(300, 340):
+        file.add(point(1e9 + second, {"stepping": 0.9, "waiting": 0.01}))
+    file.close()
+    assert of_run(folder).waits[0].startswith("earlier, map: ")
+    os.close(held)
+    assert of_run(folder).waits[0].startswith("map: "), "over the whole run it did"
 
 
 def test_a_run_is_found_by_its_folder_wherever_one_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from fitroom.core.leak_words import sentence
 from fitroom.devices import gpu_use, host, timeline_file
 from fitroom.devices.timeline import Figure, Span, Timeline, point
 from fitroom.devices.usage import Usage
+from fitroom.devices.waiting import ENOUGH
 from fitroom.errors import FitroomError, UsageError
 from fitroom.report.account import changes, leaks
 from fitroom.report.sparks import resampled
@@ -24,6 +25,8 @@ from fitroom.supervisor import run_folder
 from fitroom.units import format_bytes
 
 _COLUMNS = 120  # values of a sparkline
+_A_WHILE = 30  # points, over which it shows whether a training still waits
+_LONG_AGO = 60.0  # seconds: what was measured then is no longer so
 _LATELY = 5  # points over which rates are means: steps and looks do not go hand in hand
 
 
@@ -96,6 +99,8 @@ def of_run(folder: Path) -> View:
     spans = list(timeline)
     now = timeline.newest if is_running else _all(spans)
     now = now or point(time.time(), {})
+    if is_running and spans and time.time() - now.last >= _LONG_AGO:
+        notes.append(f"last measured {timedelta(seconds=round(time.time() - now.last))} ago")
     return View(
         title=folder.resolve().name,
         state=_state(record, spans, is_running),
@@ -105,7 +110,7 @@ def of_run(folder: Path) -> View:
         split=_split(spans[-_LATELY:] if is_running else spans),
         in_force=tuple(changes(_since_restart(record)) or is_readable * ["nothing: batches run whole"]),
         survived=tuple(_survived(record) or is_readable * ["nothing: memory sufficed so far"]),
-        waits=_waits(record),
+        waits=_waits(record, lately=_split(spans[-_A_WHILE:]) if is_running else ()),
         leaks=_leaks(record),
         others=_others(record),
         notes=(*notes, *(() if spans or notes else ("nothing was measured yet",))),
@@ -218,12 +223,14 @@ def _survived(record: Record) -> list[str]:
     return [f"{count} × {what}" for count, what in counts if count]
 
 
-def _waits(record: Record) -> tuple[str, ...]:
+def _waits(record: Record, lately: tuple[float, ...]) -> tuple[str, ...]:
+    """What it was last seen to wait for: a cache may have filled since, or another training have begun."""
     found = record.of("waiting")
     if not found:
         return ()
     data = found[-1].data
-    return f"{data['what']}: {data['evidence']}", f"→ {data['advice']}"
+    when = "earlier, " if lately and lately[1] < ENOUGH else ""
+    return f"{when}{data['what']}: {data['evidence']}", f"→ {data['advice']}"
 
 
 def _leaks(record: Record) -> tuple[str, ...]:
