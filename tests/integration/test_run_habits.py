@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Run
+
 
 @dataclass(frozen=True)
 class Habit:
@@ -191,3 +193,24 @@ def test_a_script_behaves_as_under_plain_python(tmp_path: Path, habit: Habit) ->
     said = "".join(line for line in ours.stderr.splitlines(keepends=True) if not line.startswith("fitroom: "))
     assert said == plain.stderr
     assert ("memory sufficed" if plain.returncode == 0 else "the script ended with") in ours.stderr
+
+
+AGAIN = """
+import gc
+import keras, numpy as np, tensorflow as tf
+
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+data = tf.data.Dataset.from_tensors((np.zeros((8, 4), np.float32), np.zeros((8, 1), np.float32))).repeat(8)
+gc.disable()
+for _ in range(3):
+    model.fit(data, verbose=0, shuffle=False)
+print([type(one).__name__ for one in gc.get_objects()].count("OwnedIterator"), "iterators")
+"""
+
+
+def test_a_training_that_is_over_lets_its_data_go(fitroom: Run, tmp_path: Path) -> None:
+    """Until garbage is collected, threads and buffers of `tf.data` would pile up."""
+    (tmp_path / "train.py").write_text(AGAIN)
+    done = fitroom("run", "train.py", cwd=str(tmp_path))
+    assert done.stdout == "0 iterators\n", done.stderr[-2000:]

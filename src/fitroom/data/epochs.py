@@ -49,6 +49,13 @@ class Epochs:
         """Whether only the next batch shows if there is one."""
         return keras_seams.may_end_early(self._iterator)
 
+    def leave(self) -> None:
+        """Have Keras' iterator forget who follows it: they hold each other, and all data, until garbage is collected.
+
+        TensorFlow's own threads go with it. The longer they live, the longer it may take to end them: up to a minute.
+        """
+        self._iterator.follower = None
+
     def skip(self, plain: Callable[[], Steps], count: int | None = None, *, keep: bool = False) -> None:
         """Go through an epoch that is over, or through its first `count` batches; `keep` one of them, if asked to."""
         with keras_seams.ending_quietly(self._iterator):

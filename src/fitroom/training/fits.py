@@ -161,6 +161,7 @@ class Fits:
             yield
         finally:
             self._current = None
+            following.ends()
 
 
 class Leaving:

@@ -90,6 +90,11 @@ class Following:
         self._epochs = Epochs(iterator, self.model.steps_per_execution)
         return self
 
+    def ends(self) -> None:
+        """The `fit` is over, or has failed."""
+        if self._epochs is not None:
+            self._epochs.leave()
+
     @property
     def epochs(self) -> Epochs:
         """The training's data."""
