@@ -42,7 +42,7 @@ class Estimate(Footprint):
         return self._source.largest(self.kind, _bytes(budget), _MOST)
 
     def fits(self, budget: int | str | Budget) -> bool:
-        """Whether the worst case is within the budget, and the allocator finds a place there for every request.
+        """Whether the peak is within the budget with a little to spare, and every request finds a place there.
 
         It can run out with memory to spare: what is free need not be in one piece.
         """

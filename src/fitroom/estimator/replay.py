@@ -1,27 +1,33 @@
 """Tapes run through the allocator again, at a size that never ran: what is in use at the peak, and what it takes.
 
 Two things are told apart. What the tensors take is arithmetic. What the allocator adds to it, because chunks are handed
-out whole and regions do not merge, depends on everything that went before, so that it differs from run to run; the
-recorded step, some times over in a fresh arena, gives its usual size. Threads take turns as they like, and so one
-step's peak is not the next one's: of several recordings the highest counts, since a training has many steps. Those at
-sizes nearby count, too: on a busy machine there are few of each.
+out whole and regions do not merge, depends on everything that went before, so that it differs from run to run. Some
+recordings of the step, one after the other in a fresh arena, give its usual size: no two steps come in the same order,
+which is untidier than the same one again and again. The second highest of them counts; the highest is a matter of luck.
+
+Threads take turns as they like, and so one step's peak is not the next one's: of several recordings the one with the
+most in tensors counts, since a training has many steps. Those at sizes nearby count, too: on a busy machine there are
+few of each.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from fitroom.estimator.arena import Arena, ArenaFull, Chunk
 from fitroom.estimator.tape import Recorded, Tape
 
-_LARGE = 650  # the largest requests of a step: the others make little difference to how much is in use
+_LARGE = 1000  # the largest requests of a step: the others make little difference to how much is in use
 _ALL = 1 << 20  # requests: they may make all the difference to whether there is a place for each
 _NEARBY = 4  # times the size, or part of it
-_STEPS = 4  # one after the other: it takes some until the arena is as untidy as it will be
+_TURNS, _STEPS = 4, 8  # recordings that take turns, and steps in all: some, until the arena is as untidy as it will be
+_AGAIN = 4  # steps of one recording: mostly the second finds the arena as the first did
+_ALIKE = 1.05  # sizes that differ by less have about the same added, as a share: it takes milliseconds to tell
 
 
 class _Peak(NamedTuple):
@@ -29,13 +35,18 @@ class _Peak(NamedTuple):
 
     Attributes:
         tapes: the recordings that tell of it, the one with the highest peak first.
-        place: the move after which that one is at its peak.
-        tensors: bytes in tensors then.
+        tops: bytes in tensors at the peak of each.
+        place: the move after which the first one is at its peak.
     """
 
     tapes: list[Tape]
+    tops: list[int]
     place: int
-    tensors: int
+
+    @property
+    def tensors(self) -> int:
+        """Bytes in tensors at the highest peak."""
+        return self.tops[0]
 
 
 class Replay:
@@ -51,7 +62,7 @@ class Replay:
         self._before = prelude.large(1, _LARGE)  # it does not depend on the batch
         self.recorded = recorded
         self._peaks: dict[int, _Peak] = {}
-        self._slack: dict[int, int] = {}
+        self._added: dict[int, float] = {}  # as a share of the tensors
 
     def without(self, role: str) -> Replay:
         """The same, had nothing been asked for in this role."""
@@ -69,9 +80,11 @@ class Replay:
 
     def slack(self, batch: int) -> int:
         """Bytes that the allocator adds at the peak, usually."""
-        if batch not in self._slack:
-            self._slack[batch] = self._added(batch)
-        return self._slack[batch]
+        like = round(_ALIKE ** round(math.log(batch, _ALIKE)))
+        if like not in self._added:
+            tensors = self.tensors(like)
+            self._added[like] = max(self._second_highest(like) - tensors, 0) / max(tensors, 1)
+        return int(self._added[like] * self.tensors(batch))
 
     def peak(self, batch: int) -> int:
         """Bytes in use at the peak, as the allocator counts them."""
@@ -83,9 +96,8 @@ class Replay:
             nearby = [one for one in self.recorded if best <= _NEARBY * one.batch and one.batch <= _NEARBY * best]
             tapes = (tape for one in nearby for tape in one.tapes)
             uses = sorted(((tape.in_use(batch), tape) for tape in tapes), key=lambda both: -int(both[0].max()))
-            use = uses[0][0]
-            place = int(use.argmax())
-            self._peaks[batch] = _Peak([tape for _, tape in uses], place, int(use[place]))
+            tops = [int(use.max()) for use, _ in uses]
+            self._peaks[batch] = _Peak([tape for _, tape in uses], tops, int(uses[0][0].argmax()))
         return self._peaks[batch]
 
     def runs_in(self, limit: int, batch: int, *, in_one_region: bool = False) -> bool:
@@ -93,42 +105,53 @@ class Replay:
         if self.tensors(batch) > limit:
             return False
         try:
-            self._run(batch, Arena(limit, in_one_region=in_one_region), _ALL)
+            for _ in self._steps(batch, Arena(limit, in_one_region=in_one_region), 1, _AGAIN, _ALL):
+                pass
         except ArenaFull:
             return False
         return True
 
-    def _added(self, batch: int) -> int:
-        """What steps take, one after the other from an empty arena on, beside their tensors."""
-        arena = Arena()
-        self._run(batch, arena, _LARGE)
-        highest = self._at(batch).tapes[0]
-        return max(arena.peak - highest.base - _highest(highest.large(batch, _LARGE)), 0)
+    def _second_highest(self, batch: int) -> int:
+        """What a step has in use at its peak."""
+        peaks = sorted(self._steps(batch, Arena(), _TURNS, _STEPS, _LARGE))
+        return peaks[-2]
 
-    def _run(self, batch: int, arena: Arena, most: int) -> None:
-        """Have an empty arena go through some steps, of which the `most` largest requests count.
+    def _steps(self, batch: int, arena: Arena, turns: int, steps: int, most: int) -> Iterator[int]:
+        """Have an empty arena go through some steps, of which the `most` largest requests count; the peak of each.
+
+        Args:
+            batch: samples.
+            arena: empty.
+            turns: how many recordings take turns.
+            steps: how many steps at most.
+            most: requests.
 
         Raises:
             ArenaFull: if a request does not fit.
         """
-        tapes = self._at(batch).tapes
-        highest = tapes[0]
-        moves = highest.large(batch, most)
+        found = self._at(batch)
+        before = self._before if most == _LARGE else self.prelude.large(1, most)
+        pairs = zip(found.tapes[:turns], found.tops, strict=False)
+        chosen = [(tape, tape.large(batch, most), top) for tape, top in pairs]
         held: dict[int, list[Chunk]] = defaultdict(list)
-        for place, size in _play(arena, self._before, held).values():
+        for place, size in _play(arena, before, held).values():
             held[size].append(place)
-        for size in _pieces(min(tape.base for tape in tapes) - arena.in_use):
+        for size in _pieces(min(tape.base for tape in found.tapes) - arena.in_use):
             arena.take(size)
-        arena.peak = arena.in_use
-        for _ in range(_STEPS):
-            free = arena.free
+        left_out = [top - tape.base - _highest(moves) for tape, moves, top in chosen]
+        for step in range(steps):
+            tape, moves, _ = chosen[step % len(chosen)]
+            free, arena.peak = arena.free, arena.in_use
             for request, (place, size) in _play(arena, moves, held).items():
-                if request in highest.stays:
+                if request in tape.stays:
                     held[size].append(place)
                 else:
                     arena.give_back(place)
-            if arena.free == free:
-                return  # the next one finds it as this one did
+            peak = arena.peak + left_out[step % len(chosen)]
+            yield peak
+            if len(chosen) == 1 and arena.free == free:
+                yield peak  # the next one finds it as this one did
+                return
 
 
 def _play(
