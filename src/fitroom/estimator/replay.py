@@ -3,7 +3,8 @@
 Two things are told apart. What the tensors take is arithmetic. What the allocator adds to it, because chunks are handed
 out whole and regions do not merge, depends on everything that went before, so that it differs from run to run. Some
 recordings of the step, one after the other in a fresh arena, give its usual size: no two steps come in the same order,
-which is untidier than the same one again and again. The second highest of them counts; the highest is a matter of luck.
+which is untidier than the same one again and again. A peak that a third of them reach counts; the highest is a matter
+of luck.
 
 Threads take turns as they like, and so one step's peak is not the next one's: of several recordings the one with the
 most in tensors counts, since a training has many steps. Those at sizes nearby count, too: on a busy machine there are
@@ -25,9 +26,10 @@ from fitroom.estimator.tape import Recorded, Tape
 _LARGE = 1000  # the largest requests of a step: the others make little difference to how much is in use
 _ALL = 1 << 20  # requests: they may make all the difference to whether there is a place for each
 _NEARBY = 4  # times the size, or part of it
-_TURNS, _STEPS = 4, 8  # recordings that take turns, and steps in all: some, until the arena is as untidy as it will be
+_TURNS, _STEPS = 4, 12  # recordings that take turns, and steps in all: some, until the arena is as untidy as it will be
+_REACHED = 4  # of these steps reach what counts as the peak
 _AGAIN = 4  # steps of one recording: mostly the second finds the arena as the first did
-_ALIKE = 1.05  # sizes that differ by less have about the same added, as a share: it takes milliseconds to tell
+_ALIKE = 1.08  # sizes that differ by less have about the same added, as a share: it takes milliseconds to tell
 
 
 class _Peak(NamedTuple):
@@ -83,7 +85,7 @@ class Replay:
         like = round(_ALIKE ** round(math.log(batch, _ALIKE)))
         if like not in self._added:
             tensors = self.tensors(like)
-            self._added[like] = max(self._second_highest(like) - tensors, 0) / max(tensors, 1)
+            self._added[like] = max(self._usual(like) - tensors, 0) / max(tensors, 1)
         return int(self._added[like] * self.tensors(batch))
 
     def peak(self, batch: int) -> int:
@@ -111,10 +113,10 @@ class Replay:
             return False
         return True
 
-    def _second_highest(self, batch: int) -> int:
-        """What a step has in use at its peak."""
+    def _usual(self, batch: int) -> int:
+        """What a step usually has in use at its peak."""
         peaks = sorted(self._steps(batch, Arena(), _TURNS, _STEPS, _LARGE))
-        return peaks[-2]
+        return peaks[max(-_REACHED, -len(peaks))]
 
     def _steps(self, batch: int, arena: Arena, turns: int, steps: int, most: int) -> Iterator[int]:
         """Have an empty arena go through some steps, of which the `most` largest requests count; the peak of each.
