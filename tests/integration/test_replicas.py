@@ -313,8 +313,8 @@ def test_many_faults_on_replicas(name: str, where: str, monkeypatch: pytest.Monk
     assert struck >= 24
 
 
-# Parts of what the whole batch takes. All replicas share one arena here: a convolution's workspace, whatever the batch, and
-# an embedding's gradients, which every replica gets from all, are there several times over.
+# Parts of what the whole batch takes. All replicas share one arena here: a convolution's workspace, whatever the batch,
+# and an embedding's gradients, which every replica gets from all, are there several times over.
 @pytest.mark.parametrize(
     ("name", "share"),
     [("transformer", share) for share in (0.6, 0.7, 0.85)]
