@@ -313,13 +313,10 @@ def test_many_faults_on_replicas(name: str, where: str, monkeypatch: pytest.Monk
     assert struck >= 24
 
 
-# Parts of what the whole batch takes. All replicas share one arena here: a convolution's workspace, whatever the batch,
-# and an embedding's gradients, which every replica gets from all, are there several times over.
-@pytest.mark.parametrize(
-    ("name", "share"),
-    [("transformer", share) for share in (0.6, 0.7, 0.85)]
-    + [(name, share) for name in ("cnn_layer_norm", "cnn_batch_norm", "lstm") for share in (0.88, 0.92, 0.96)],
-)
+# All replicas share one arena here: a convolution's workspace, which is the same for any batch, and an embedding's
+# gradients, which every replica gets from all, are there several times over. What does not fit then is refused.
+@pytest.mark.parametrize("name", cases.MODELS)
+@pytest.mark.parametrize("share", [0.7, 0.8, 0.88])
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_real_budgets_on_replicas(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,15 +334,21 @@ def test_real_budgets_on_replicas(name: str, share: float, monkeypatch: pytest.M
     model = fitroom.guard(make(name), allow=("micro_batch",), plan="plain")
     model.fit(x[: 4 * REPLICAS], y[: 4 * REPLICAS], verbose=0)  # makes the metrics' variables
     left = watch(model, monkeypatch)
+    refused = False
     with pocket.ballast(int(need * share) // MIB * MIB):
         limit = pocket.use().current + int(need * share)
         monkeypatch.setattr(pocket, "limit", lambda: limit)
-        model.fit(data, epochs=3, shuffle=False, verbose=0)
-    # THEN a real error came, nothing was left of it, and every update was made
+        try:
+            model.fit(data, epochs=3, shuffle=False, verbose=0)
+        except fitroom.DoesNotFit:
+            refused = True
+    # THEN real errors came, nothing was left of any, and every update was made, or none of those that were refused
     assert left
     assert [one for one in left if one] == []
-    assert updates(model.optimizer) == 4
-    assert 1 <= len([event for event in events(model) if event.kind == "oom"]) <= 2
+    if not refused:
+        assert updates(model.optimizer) == 4
+    assert refused <= (REPLICAS > 2 or name in ("cnn_batch_norm", "lstm"))
+    print(f"{len(left)} real errors")
 
 
 @pytest.mark.chaos

@@ -48,7 +48,7 @@ def _work(image: Any, times: int) -> Any:
 def slow_map(batches: int, folder: Path) -> Any:
     """Each sample is worked on for long, one after the other."""
     data = tf.data.Dataset.from_tensors(tf.zeros((SIDE, SIDE, 3))).repeat(batches * BATCH)
-    return data.map(lambda image: (_work(image, 24), 0)).batch(BATCH).prefetch(2)
+    return data.map(lambda image: (_work(image, 96), 0)).batch(BATCH).prefetch(2)
 
 
 def no_prefetch(batches: int, folder: Path) -> Any:

@@ -27,7 +27,7 @@ Phase = Literal["", "forward", "backward", "update"]
 _BACK = "gradient_tape"
 _GPU_BAND = 0.15
 _SPARE = 0.02  # of the predicted peak: what has to be left, where every request is known to find a place
-_ROOMS = (1.0, 0.99, 0.98, 0.97)  # parts of the budget in all of which they have to: in one they may by luck
+_ROOMS = (1.0, 0.99)  # parts of the budget in all of which they have to: in one they may by luck
 _NUMBER = re.compile(r"_\d+$")
 
 

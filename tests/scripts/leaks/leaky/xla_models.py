@@ -13,5 +13,5 @@ def trial(units):
     return model.fit(x, y, epochs=2, batch_size=64, verbose=0)  # leak: xla_programs_in_loop
 
 
-for units in range(8, 20):
+for units in range(8, 40):
     trial(units)
