@@ -26,6 +26,7 @@ from fitroom.errors import UsageError
 from fitroom.training import monitoring
 from fitroom.training.progress import counting
 from tests.conftest import ROOT, Run
+from tests.replica_cases import mirrored
 from tests.scripts.pipelines import model
 
 
@@ -187,7 +188,7 @@ def test_models_that_were_watched_are_not_kept() -> None:
 def test_of_replicas_each_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
     monkeypatch.setattr(monitoring.meter, "find", lambda budget, devices=(): seen.append(devices))
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    with mirrored().scope():
         net = model()
     net.fit(np.zeros((8, 64, 64, 3)), np.zeros(8), batch_size=8, verbose=0, callbacks=[MemoryMonitor(verbose=0)])
     assert [len(devices) for devices in seen] == [2]  # type: ignore[arg-type] # names
