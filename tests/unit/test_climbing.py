@@ -30,7 +30,11 @@ def test_quick_steps_are_recorded_at_all_sizes_and_the_largest_ones_often() -> N
 
 
 def test_slow_steps_are_recorded_up_to_16_samples_and_no_further() -> None:
-    assert climbed(first=1.0, each=1.0) == [4, 8, 16]
+    assert max(climbed(first=6.0, each=0.3)) == 16
+
+
+def test_where_time_is_short_16_samples_come_right_after_the_first_ones() -> None:
+    assert climbed(first=1.0, each=1.0) == [4, 16]
 
 
 @pytest.mark.parametrize("once", [0.0, 0.1])

@@ -46,10 +46,12 @@ def climb(taken: Sequence[Taken], clock: Callable[[], float] = time.perf_counter
         counts[size] += 1
 
     for size in _LADDER:
+        if costs and size < _ALWAYS and clock() - began + (size + _ALWAYS) * costs[_LADDER[0]] / _LADDER[0] > allowed:
+            continue  # 16 samples tell more than 8, and there is no time for both
         yield from recorded(size)
         is_full = 2 * (peaks[size] - resident) > _ROOM
         is_long = clock() - began + 2 * costs[size] > allowed
-        if (is_full and size >= 2 * _LADDER[0]) or (is_long and size >= _ALWAYS):
+        if (is_full and size > _LADDER[0]) or (is_long and size >= _ALWAYS):
             break
     for _ in range(_CLOSER):
         below, above = jump(peaks)
