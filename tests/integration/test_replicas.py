@@ -379,9 +379,9 @@ def test_an_error_that_is_memory_by_another_name(monkeypatch: pytest.MonkeyPatch
 
     def fails_once(function: Any, tensors: list[Any]) -> Any:
         nonlocal calls
-        calls += b"_whole_step" in function.name
+        calls += b"_fused_step" in function.name
         result = call(function, tensors)
-        if calls == 2 and b"_whole_step" in function.name:
+        if calls == 2 and b"_fused_step" in function.name:
             raise tf.errors.InvalidArgumentError(None, None, "Cannot parse tensor from proto: dtype: DT_FLOAT")
         return result
 

@@ -1,7 +1,8 @@
-"""Keras' training step as one program of XLA's: gradients and update together, as plain Keras compiles it.
+"""Keras' training step as one function: gradients and update together, as plain Keras runs it.
 
-Apart they take up to a tenth longer (a CNN on a CPU). So where all that a step writes is little, it is kept until the
-step is through, and the step runs as it is; it is put back where the step fails. Slices have them apart.
+Apart they take longer where XLA compiles (up to a tenth, a CNN on a CPU), and on several replicas, where a call starts
+all of them and waits for all (a fifth, a small MLP on two). So where all that a step writes is little, it is kept until
+the step is through, and the step runs as it is; it is put back where the step fails. Slices have them apart.
 """
 
 from __future__ import annotations
@@ -18,26 +19,28 @@ class FusedStep:
     """A compiled model's whole training step.
 
     Args:
-        model: compiled with XLA.
+        model: compiled, and one that `is_for` is for.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.hidden_random: set[str] = set()
-        self._step = Compiled(self._fused_step, jit_compile=True)
+        self._step = Compiled(self._fused_step, jit_compile=bool(model.jit_compile))
         self._state = State([])
         self._state_of = -1  # how often the functions that it was made of had changed
         self._before: list[Any] | None = None
 
     @staticmethod
     def is_for(model: Any) -> bool:
-        """Whether a built model's step is compiled by XLA, for one device, and writes so little that it can be kept."""
-        is_compiled = bool(model.jit_compile) and not model.run_eagerly
-        if not is_compiled or model.distribute_strategy.num_replicas_in_sync > 1:
+        """Whether a built model's step is XLA's or several replicas', and writes so little that it can be kept."""
+        strategy = model.distribute_strategy
+        replicas = strategy.num_replicas_in_sync
+        if model.run_eagerly or not (model.jit_compile or replicas > 1):
             return False
         if not model.optimizer.built:  # as its first update would
-            model.optimizer.build(model.trainable_variables)
-        return keras_seams.variable_bytes(model) <= KEEP_ON_DEVICE
+            with strategy.scope():
+                model.optimizer.build(model.trainable_variables)
+        return keras_seams.variable_bytes(model) * replicas <= KEEP_ON_DEVICE
 
     def __call__(self, data: Any, like: Any) -> Any:
         """The logs; everything is as it was before if it fails and is rolled back."""
