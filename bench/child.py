@@ -74,7 +74,7 @@ def on_replicas(name: str, replicas: str) -> dict[str, Any]:
     data = chosen.steady_dataset()
     title = f"{name} on {count} replicas, time of an epoch: guarded ÷ plain"
     found = interleaved(
-        title, lambda: guarded.fit(data, verbose=0), lambda: plain.fit(data, verbose=0), pairs=15, goal=1.03
+        title, lambda: guarded.fit(data, verbose=0), lambda: plain.fit(data, verbose=0), pairs=61, goal=1.03
     )
     return dataclasses.asdict(found)
 

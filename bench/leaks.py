@@ -8,6 +8,9 @@ from typing import Any
 from bench.measure import Ratio, interleaved
 
 
+_PAIRS = 101  # short ones: on a shared machine many tell more than long ones
+
+
 def run() -> Iterator[Ratio]:
     from fitroom.leaks import watching
 
@@ -31,11 +34,11 @@ def _time(name: str) -> Ratio:
         with tf_seams.unhooked():
             epoch()
 
-    return interleaved(f"{name}, time of an epoch: watched ÷ not", epoch, without, pairs=31, goal=1.02)
+    return interleaved(f"{name}, time of an epoch: watched ÷ not", epoch, without, pairs=_PAIRS, goal=1.02)
 
 
 def _by_hand() -> Ratio:
-    """Small steps of a function, called a thousand times: what a tick costs."""
+    """Small steps of a function, some hundred at a time: what a tick costs."""
     import tensorflow as tf
 
     from fitroom.leaks import tf_seams
@@ -51,11 +54,11 @@ def _by_hand() -> Ratio:
         return loss
 
     def steps() -> None:
-        for _ in range(1000):
+        for _ in range(300):
             step(x)
 
     def without() -> None:
         with tf_seams.unhooked():
             steps()
 
-    return interleaved("1000 small steps by hand: watched ÷ not", steps, without, pairs=31, goal=1.02)
+    return interleaved("300 small steps by hand: watched ÷ not", steps, without, pairs=2 * _PAIRS, goal=1.02)

@@ -27,7 +27,7 @@ from fitroom.units import KIB, MIB
 Tell = Callable[..., object]
 
 _OFTEN = 0.005  # seconds between two readings, at least
-_COSTS = 150.0  # times what a reading takes, until the next
+_COSTS = 250.0  # times what a reading takes, until the next
 _JUDGED = 0.1  # seconds between two judgements, at least
 _LEAST = {"device": 48.0 * KIB, "heap": 48.0 * KIB, "rss": 64.0 * MIB}  # growth that makes suspicious
 # Seconds in which less than that is a warm-up's, and no look is worth it; less of what comes at one speed.
