@@ -76,7 +76,7 @@ def run(names: tuple[str, ...] = tuple(SETTINGS)) -> Iterator[Ratio]:
             note=note,
         )
     # A new process starts for it: that comes on top, and is taken off here.
-    yield Ratio("estimate ÷ plain first step, at most", max(times), *interval(times), goal=3.0)
+    yield Ratio("estimate ÷ plain first step at the size asked for, at most", max(times), *interval(times), goal=3.0)
     yield Ratio("seconds for 100 sizes, at most", max(hundreds), *interval(hundreds), goal=1.0)
 
 

@@ -28,7 +28,7 @@ _ALL = 1 << 20  # requests: they may make all the difference to whether there is
 _NEARBY = 4  # times the size, or part of it
 _TURNS, _STEPS = 4, 12  # recordings that take turns, and steps in all: some, until the arena is as untidy as it will be
 _REACHED = 4  # of these steps reach what counts as the peak
-_AGAIN = 4  # steps of one recording: mostly the second finds the arena as the first did
+_FITS = 8  # steps, of recordings that take turns, in which all requests have to find a place
 _ALIKE = 1.08  # sizes that differ by less have about the same added, as a share: it takes milliseconds to tell
 
 
@@ -107,7 +107,7 @@ class Replay:
         if self.tensors(batch) > limit:
             return False
         try:
-            for _ in self._steps(batch, Arena(limit, in_one_region=in_one_region), 1, _AGAIN, _ALL):
+            for _ in self._steps(batch, Arena(limit, in_one_region=in_one_region), _TURNS, _FITS, _ALL):
                 pass
         except ArenaFull:
             return False
