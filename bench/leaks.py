@@ -7,7 +7,6 @@ from typing import Any
 
 from bench.measure import Ratio, interleaved
 
-
 _PAIRS = 101  # short ones: on a shared machine many tell more than long ones
 
 

@@ -1,4 +1,4 @@
-"""Guarded fit against plain fit on two replicas, where memory suffices: time per epoch, in a process of its own."""
+"""Guarded fit against plain fit on two replicas, where memory suffices: time of a training, in a process of its own."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class FusedStep:
         if not model.optimizer.built:  # as its first update would
             with strategy.scope():
                 model.optimizer.build(model.trainable_variables)
-        return keras_seams.variable_bytes(model) * replicas <= KEEP_ON_DEVICE
+        return bool(keras_seams.variable_bytes(model) * replicas <= KEEP_ON_DEVICE)
 
     def __call__(self, data: Any, like: Any) -> Any:
         """The logs; everything is as it was before if it fails and is rolled back."""

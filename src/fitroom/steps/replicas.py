@@ -27,6 +27,14 @@ def parts(data: Any, replicas: int | None = None) -> list[Any]:
     return [data] if number == 1 else [_part(data, index) for index in range(number)]
 
 
+def shares(leaves: list[Any]) -> list[list[Any]]:
+    """The same for what is no nest but a list, in a fraction of the time."""
+    number = max((len(leaf.values) for leaf in leaves if _is_several(leaf)), default=1)
+    if number == 1:
+        return [leaves]
+    return [[leaf.values[index] if _is_several(leaf) else leaf for leaf in leaves] for index in range(number)]
+
+
 def together(found: list[Any]) -> Any:
     """A nest with a value per replica, from each replica's."""
     if len(found) == 1:

@@ -21,16 +21,16 @@ def batch_size(data: Any) -> int:
     Raises:
         UsageError: if its tensors disagree, so that it cannot be cut.
     """
-    return min(map(_batch_size, replicas.parts(data)))
+    return min(map(_size_of, replicas.shares(_leaves(data))))
 
 
 def sizes(data: Any) -> Any:
     """How many samples a batch has, as a tensor; as one for each replica, where it comes in shares."""
-    return replicas.each(lambda part: tf.constant(_batch_size(part), tf.int32), data)
+    return replicas.each(lambda part: tf.constant(_size_of(_leaves(part)), tf.int32), data)
 
 
-def _batch_size(data: Any) -> int:
-    sizes = {_rows(leaf) for leaf in _leaves(data)}
+def _size_of(leaves: list[Any]) -> int:
+    sizes = {_rows(leaf) for leaf in leaves}
     if len(sizes) != 1 or None in sizes:
         raise UsageError(
             "This batch cannot be cut into slices: its parts have different first axes",
@@ -49,7 +49,7 @@ def cut(data: Any, start: int, stop: int) -> Any:
     least = batch_size(data)
 
     def of_share(share: Any) -> Any:
-        samples = _batch_size(share)
+        samples = _size_of(_leaves(share))
         return _cut(share, start * samples // least, stop * samples // least)
 
     return replicas.each(of_share, data)

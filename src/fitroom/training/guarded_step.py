@@ -72,13 +72,14 @@ class GuardedStep:
         data = as_tensors(data)
         if self._is_first:
             self._begin(data, like)
-        sizes = self._sizes(data)
+        samples = self.step.samples(data)
+        sizes = self._sizes(data, samples)
         while True:
             found: oom.Exhaustion | None = None
             try:
                 with keras_seams.guarded_step():
-                    result = self._attempt(data, like, sizes)
-                self._tell_survived(self.step.samples(data))
+                    result = self._attempt(data, like, samples, sizes)
+                self._tell_survived(samples)
                 return result
             except BaseException as error:
                 found = oom.from_exception(error) if isinstance(error, Exception) else None
@@ -129,8 +130,7 @@ class GuardedStep:
 
     # --- one attempt -----------------------------------------------------------------------------------------------
 
-    def _attempt(self, data: Any, like: Any, sizes: Sizes) -> Any:
-        samples = self.step.samples(data)
+    def _attempt(self, data: Any, like: Any, samples: int, sizes: Sizes) -> Any:
         if sizes.size is None or not samples:
             result = self.step.whole(data, like)
             self._failures = 0
@@ -259,9 +259,8 @@ class GuardedStep:
     def _tried(self, samples: int, at_once: int) -> Tried:
         return Tried(samples, at_once, recomputes=self.recomputes is not None)
 
-    def _sizes(self, data: Any) -> Sizes:
+    def _sizes(self, data: Any, samples: int) -> Sizes:
         """What is known of sizes for batches like this one."""
-        samples = self.step.samples(data)
         if samples not in self.sizes:
             known = next(iter(self.sizes.values()), None)
             sizes = Sizes()
