@@ -18,7 +18,7 @@ from fitroom.units import MIB
 _LADDER = (4, 8, 16, 32, 64)
 _ALWAYS = 16  # samples: up to here it climbs, however long that takes
 _ROOM = 1024 * MIB  # what the largest step may take beside what stays
-_TIME = 1.6  # times the first step's: what all recordings together may take
+_TIME = 1.4  # times the first step's: what all recordings together may take
 _AGAIN = 9  # recordings more of sizes that have been recorded,
 _TOP = 3  # the largest so many of them
 _JUMP = 0.15  # so far from what smaller sizes foretell, a peak is not the same step's any more
