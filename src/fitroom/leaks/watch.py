@@ -27,7 +27,8 @@ from fitroom.units import KIB, MIB
 Tell = Callable[..., object]
 
 _OFTEN = 0.005  # seconds between two readings, at least
-_COSTS = 250.0  # times what a reading takes, until the next
+_COSTS = 150.0  # times what a reading takes, until the next; at first, when few are known:
+_SETTLED = 30.0  # seconds after which it is twice as long
 _JUDGED = 0.1  # seconds between two judgements, at least
 _LEAST = {"device": 48.0 * KIB, "heap": 48.0 * KIB, "rss": 64.0 * MIB}  # growth that makes suspicious
 # Seconds in which less than that is a warm-up's, and no look is worth it; less of what comes at one speed.
@@ -190,7 +191,7 @@ class Watch:
         for name in self._series:
             self._series[name].add(self._turn, elapsed, getattr(counts, name))
         took = time.monotonic() - now
-        self._due = now + max(_OFTEN + elapsed / 300, _COSTS * took)
+        self._due = now + max(_OFTEN + elapsed / 300, _COSTS * took * (1 + elapsed / _SETTLED))
         if now - self._judged >= max(_JUDGED, elapsed * 0.05):
             self._judge(now, self._is_suspicious())
 
