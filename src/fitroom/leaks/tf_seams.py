@@ -250,8 +250,8 @@ def _around_function(watcher: Watcher) -> None:
             _tell(watcher, watcher.traced, function, args, kwargs, new)
         if function._jit_compile:
             _tell(watcher, compiles, function, args, kwargs)
-        if not depth and watcher.is_on:
-            watcher.tick("call of a function")
+        if not depth:
+            _tell(watcher, watcher.tick, "call of a function")
         return result
 
     _put(polymorphic_function.Function, "__call__", plain, __call__)
