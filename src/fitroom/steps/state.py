@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from fitroom.steps.reading_seams import Reader
+from fitroom.steps import graph_seams
+from fitroom.steps.compiled import Compiled
+
+_FEW = 24  # variables: a read costs 7 µs, a function that reads them all 115 µs and 3.5 µs for each
 
 
 class State:
@@ -21,7 +24,8 @@ class State:
 
     def __init__(self, variables: Sequence[Any]) -> None:
         self.variables = list(variables)
-        self._reader = Reader(self.variables)
+        self._function: Any = None
+        self._read = Compiled(lambda: [_read(variable) for variable in self.variables])
 
     @functools.cached_property
     def bytes(self) -> int:
@@ -30,7 +34,11 @@ class State:
 
     def read(self) -> list[Any]:
         """The values now."""
-        return self._reader()
+        if len(self.variables) <= _FEW:
+            return [_read(variable) for variable in self.variables]
+        if self._function is None:
+            self._function = self._read.concrete(())
+        return list(graph_seams.call_flat(self._function, []))
 
     def write(self, values: list[Any]) -> None:
         """Put `values` back."""
@@ -56,6 +64,10 @@ def bytes_of(variable: Any) -> int:
     return int(np.prod(variable.shape)) * size
 
 
+def _read(variable: Any) -> Any:
+    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+
+
 def native(variables: Sequence[Any]) -> list[Any]:
     """The TensorFlow variables behind Keras variables, one per replica."""
     found = []
@@ -66,7 +78,7 @@ def native(variables: Sequence[Any]) -> list[Any]:
 
 
 class Current:
-    """The State of variables that may be others at the next call; made anew only then."""
+    """The State of variables that may be others at the next call; made anew only then: reading one is traced."""
 
     def __init__(self) -> None:
         self._state = State([])
