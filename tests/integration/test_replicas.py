@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import fitroom
 from fitroom.devices import pocket
-from fitroom.steps import graph_seams
+from fitroom.steps import graph_seams, slicing
 from fitroom.training.guarding import events
 from fitroom.units import MIB
 from tests import guard_cases as cases
@@ -67,6 +67,12 @@ def test_shares_of_different_sizes() -> None:
         model.fit(x, y, batch_size=16, epochs=4, verbose=0, class_weight={0: 1.0, 1: 2.0, 2: 0.5, 3: 1.0, 4: 3.0})
     assert apart(*both) < 1e-5
     np.testing.assert_allclose(both[0].history.history["loss"], both[1].history.history["loss"], rtol=1e-5)
+
+
+def test_a_batch_counts_as_having_the_samples_of_its_smallest_share() -> None:
+    for rows in ((6, 5), (5, 6)):
+        shares = [tf.zeros((count, 3)) for count in rows]
+        assert slicing.batch_size((graph_seams.per_replica(shares), None)) == 5
 
 
 def test_two_replicas_make_the_update_of_one_device() -> None:
